@@ -1,0 +1,174 @@
+"""Region Buffer SSA (document 004 §6): one Region is one kernel; inside it only values, its outputs in memory.
+
+A Region is a flat list of ``lets`` in dependence order. A let names a value of given dtype at one point of the
+axes it depends on; an axis is one of ``iters`` or is bound by exactly one Reduce. Axis names are unique within
+the Region. A let used inside a Reduce's body may depend on that Reduce's axes.
+
+Every arithmetic value is computed in fp32 (i32: wrapping 32-bit) and rounded to its let's dtype.
+
+A Read may point outside its buffer only where every use of it is cut off by a Select whose condition is false
+there; generated code must not touch memory outside the buffer even so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .dtypes import DType
+from .index import Affine
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis that runs over ``0 <= name < size``."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemRef:
+    """A dense row-major buffer. ``alignment`` in bytes."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    alignment: int = 64
+
+    @property
+    def elements(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The element of buffer ``tensor`` at ``map`` (one Affine per dimension of the buffer)."""
+
+    tensor: str
+    map: tuple[Affine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A constant, as the bit pattern of the let's dtype."""
+
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """bool: ``lo <= index < hi``."""
+
+    index: Affine
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """``op`` of tiny.UNARY."""
+
+    op: str
+    x: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """``x`` converted to the let's dtype (to i32: truncates, saturates, NaN -> 0; to bool: x != 0)."""
+
+    x: str
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """``op`` of tiny.BINARY or tiny.COMPARE (the latter give bool)."""
+
+    op: str
+    x: str
+    y: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """``then`` where the bool ``cond`` holds, else ``other``."""
+
+    cond: str
+    then: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """``op`` of tiny.REDUCE_OPS over ``axes``, started from the neutral element; ``body`` has the let's dtype."""
+
+    op: str
+    axes: tuple[Axis, ...]
+    body: str
+
+
+Value = Read | Const | Within | Unary | Cast | Binary | Select | Reduce
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    name: str
+    dtype: DType
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Yield:
+    """Stores the value of let ``value`` at every point of ``iters``, in order, to output buffer ``to``."""
+
+    value: str
+    to: str
+
+
+@dataclass(frozen=True)
+class Region:
+    """One kernel. Each output's shape is the sizes of ``iters`` (an output of rank 0 has no iters)."""
+
+    name: str
+    iters: tuple[Axis, ...]
+    inputs: tuple[MemRef, ...]
+    outputs: tuple[MemRef, ...]
+    lets: tuple[Let, ...]
+    yields: tuple[Yield, ...]
+
+
+def operands(value: Value) -> tuple[str, ...]:
+    """The lets that a value is computed from, in order."""
+    match value:
+        case Unary(_, x) | Cast(x):
+            return (x,)
+        case Binary(_, x, y):
+            return (x, y)
+        case Select(cond, then, other):
+            return (cond, then, other)
+        case Reduce(_, _, body):
+            return (body,)
+        case _:
+            return ()
+
+
+def free_axes(region: Region) -> dict[str, frozenset[str]]:
+    """For each let, the axes its value depends on (bound ones removed)."""
+    free: dict[str, frozenset[str]] = {}
+    for let in region.lets:
+        axes: frozenset[str] = frozenset().union(*(free[name] for name in operands(let.value)))
+        match let.value:
+            case Read(_, index_map):
+                axes = axes.union(*(index.axes() for index in index_map))
+            case Within(index, _, _):
+                axes |= index.axes()
+            case Reduce(_, bound, _):
+                axes -= {axis.name for axis in bound}
+        free[let.name] = axes
+    return free
