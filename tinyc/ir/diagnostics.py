@@ -44,6 +44,8 @@ CODES: Mapping[str, str] = MappingProxyType(
         "CodegenFailed": "E1703",
         "FileUnreadable": "E1801",
         "Usage": "E1802",
+        "InvalidSetting": "E1803",
+        "FileUnwritable": "E1804",
         "ManyPieces": "W2101",
         "BudgetExhausted": "W2601",
         "EngineLost": "W2602",
@@ -121,3 +123,23 @@ class TinycError(Exception):
 
     def to_json(self) -> dict[str, Any]:
         return self.diagnostic.to_json()
+
+
+def place(id: str | None = None, uop: str | None = None) -> dict[str, object]:
+    """``at`` of a diagnostic about a Tiny IR node."""
+    return {"layer": "tiny", "op": uop, "node": id}
+
+
+def show(value: object, limit: int = 120) -> str:
+    """A short, printable form of any value for a message; never raises."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits
+        text = f"a {type(value).__name__} too large to print"
+    text = text.encode("ascii", "backslashreplace").decode() if not text.isprintable() else text
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def show_shape(shape: tuple[int | str, ...]) -> str:
+    """``[M, 128]``."""
+    return f"[{', '.join(str(dim) for dim in shape)}]"

@@ -19,7 +19,7 @@ class DType(enum.Enum):
     BOOL = "bool"
 
     @property
-    def numpy(self) -> np.dtype:  # type: ignore[type-arg]
+    def numpy(self) -> np.dtype:
         return _NUMPY[self]
 
     @property

@@ -92,6 +92,8 @@ class Affine:
         for coef, atom in self.terms:
             text = str(atom)
             sign = "-" if coef < 0 else "+"
+            if isinstance(atom, FloorDiv) and coef != 1:
+                text = f"({text})"  # 2*(i0)//3 would read as (2*i0)//3
             body = text if abs(coef) == 1 else f"{abs(coef)}*{text}"
             parts.append(f"{sign}{body}")
         if self.const or not parts:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from .dtypes import DType
@@ -61,7 +62,7 @@ class Node:
     and REDUCE axes are non-negative and REDUCE axes sorted, EXPAND has the operand's rank already equal to the
     result's (the loader puts a RESHAPE before it where it must), SHRINK has ``step``, REDUCE has ``init`` (None
     for the neutral element), VIEW's ``index_map`` is a tuple of texts over ``i0, i1, …``, PAD's ``value`` and
-    REDUCE's ``init`` are numbers.
+    REDUCE's ``init`` are numbers. INPUT may also have ``storage``, a text that means nothing here.
     """
 
     id: str
@@ -99,7 +100,11 @@ class Program:
     symbols: tuple[str, ...] = ()
 
     def node(self, id: str) -> Node:
-        return self.by_id()[id]
+        return self._index[id]
 
     def by_id(self) -> dict[str, Node]:
+        return dict(self._index)
+
+    @cached_property
+    def _index(self) -> dict[str, Node]:
         return {node.id: node for node in self.nodes}

@@ -1,0 +1,249 @@
+"""The schedule "contraction": a sum of products as a blocked, packed, register-tiled matrix product.
+
+One turn of the parallel loop computes a tile of MC x NC results in scratch memory. For each KC of the summed axes it
+packs the operands, whatever expressions they are, into panels (lhs: MR rows, rhs: NR columns), and a micro-kernel
+adds MR x NR products held in vector registers. The rest of the Region then reads the tile as the value of the
+Reduce. Panels hang over the edge of the matrix with whatever they held before: those sums are never read.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from tinyc.ir.dtypes import DType
+from tinyc.ir.plan import Contraction
+from tinyc.ir.region import Axis, Binary, Reduce
+
+from .emit import Block, Emitter, Frame, Group, Staged, tile_count
+from .host import Host
+
+#: largest blocks: rows, columns and depth of the packed operands
+ROWS, COLUMNS, DEPTH = 256, 512, 384
+#: multiply-adds below which a tile is not cut further for the sake of threads
+TILE_WORK = 1 << 21
+
+
+def emit_contraction(emitter: Emitter, plan: Contraction) -> int | None:
+    """Emits the whole kernel; returns the iterations of its parallel loop. None: not of this form."""
+    roles = _roles(emitter, plan)
+    if roles is None:
+        return None
+    outer, m, n, k, lhs, rhs = roles
+    mr, nr = emitter.host.rows, 2 * emitter.host.lanes
+    mc, nc, kc = _blocks(outer.size, m.size, n.size, k.size, mr, nr)
+    dtype = emitter.lets[plan.reduce].dtype
+    tile = emitter.reserve(4 * mc * nc)
+    left = emitter.reserve(4 * mc * kc)
+    right = emitter.reserve(4 * nc * kc)
+    blocks = ((m, mc), (n, nc))
+    with emitter.tiles(outer, blocks) as frame:
+        rows, columns = frame.blocks[::-1]
+        sums = _at(emitter, frame, tile)
+        frame.lines.append(f"  call void @llvm.memset.p0.i64(ptr {sums}, i8 0, i64 {4 * mc * nc}, i1 false)")
+        with emitter.loop("0", str(-(-k.size // kc)), -(-k.size // kc), hint="kb", over=k.names) as step:
+            depth = _depth(emitter, step, k, kc)
+            _pack(emitter, lhs, rows, depth, left, mr)
+            _pack(emitter, rhs, columns, depth, right, nr)
+            _multiply(emitter, rows, columns, depth, (left, right, tile), (mr, nr, nc))
+        frame.staged[plan.reduce] = Staged(tile, (Block(m, rows.base, rows.count, mc), Block(n, columns.base, columns.count, nc)))
+        with ExitStack() as loops:
+            for part in (rows, columns):
+                loop = emitter.loop("0", part.count, part.extent, hint="i", group=part.group, base=part.base)
+                loops.enter_context(loop)
+            emitter.yield_all()
+    emitter.functions.append(micro_kernel(emitter.host, dtype, mr, nr, nc))
+    return tile_count(outer, blocks)
+
+
+def _roles(emitter: Emitter, plan: Contraction) -> tuple[Group, Group, Group, Group, str, str] | None:
+    """Outer axes, m, n, k, lhs, rhs; n holds the last iter, and the operands are what is multiplied."""
+    reduce = emitter.lets[plan.reduce]
+    if not isinstance(reduce.value, Reduce) or reduce.value.op != "SUM" or reduce.dtype not in (DType.FP32, DType.I32):
+        return None
+    body = emitter.lets[reduce.value.body]
+    if not isinstance(body.value, Binary) or body.value.op != "MUL" or body.dtype is not reduce.dtype:
+        return None
+    if {body.value.x, body.value.y} != {plan.lhs, plan.rhs}:
+        return None
+    iters = emitter.region.iters
+    m, n, batch = (tuple(item for item in iters if item.name in names) for names in (plan.m, plan.n, plan.batch))
+    lhs, rhs = plan.lhs, plan.rhs
+    if m and m[-1] is iters[-1]:
+        m, n, lhs, rhs = n, m, rhs, lhs
+    k = Group(reduce.value.axes)
+    if len(m) + len(n) + len(batch) != len(iters) or not (m and n and k.axes):
+        return None
+    shared = {item.name for item in batch} | k.names
+    allowed = (shared | {item.name for item in m}, shared | {item.name for item in n})
+    if not (emitter.free[lhs] <= allowed[0] and emitter.free[rhs] <= allowed[1]):
+        return None
+    if emitter.free[plan.reduce] != frozenset(item.name for item in iters):
+        return None
+    rows, columns = Group(m), Group(n)
+    if rows.size < 4 or columns.size < emitter.host.lanes or rows.size * columns.size * k.size < 4096:
+        return None
+    moved_m, m = _split(m, iters, 64)
+    moved_n, n = _split(n, iters, 256)
+    return Group((*batch, *moved_m, *moved_n)), Group(m), Group(n), k, lhs, rhs
+
+
+def _split(axes: tuple[Axis, ...], iters: tuple[Axis, ...], enough: int) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """Leading axes that are apart from the others in the output, given up where ``enough`` points remain."""
+    start = len(axes) - 1
+    while start and iters.index(axes[start - 1]) + 1 == iters.index(axes[start]):
+        start -= 1
+    return (axes[:start], axes[start:]) if Group(axes[start:]).size >= enough else ((), axes)
+
+
+def _blocks(outer: int, m: int, n: int, k: int, mr: int, nr: int) -> tuple[int, int, int]:
+    """MC, NC, KC: equal parts within the limits, cut further until threads have tiles to share."""
+    mc, nc = _part(m, ROWS, mr), _part(n, COLUMNS, nr)
+    kc = -(-k // -(-k // DEPTH))
+    while outer * -(-m // mc) * -(-n // nc) < 8 and mc * nc * k > TILE_WORK:
+        if mc >= nc and mc > 4 * mr:
+            mc = _part(m, -(-mc // 2), mr)
+        elif nc > 2 * nr:
+            nc = _part(n, -(-nc // 2), nr)
+        else:
+            break
+    return mc, nc, kc
+
+
+def _part(size: int, limit: int, unit: int) -> int:
+    """The size of equal parts of at most about ``limit``, a multiple of ``unit``."""
+    part = -(-size // max(1, -(-size // limit)))
+    return -(-part // unit) * unit
+
+
+def _depth(emitter: Emitter, step: Frame, k: Group, kc: int) -> Block:
+    """The part of k that one turn of the loop sums."""
+    if k.size <= kc:
+        return Block(k, "0", str(k.size), kc)
+    base = emitter.put(step, f"mul nuw nsw i64 {step.index}, {kc}", "k")
+    left = emitter.put(step, f"sub nuw nsw i64 {k.size}, {base}", "left")
+    count = emitter.put(step, f"call i64 @llvm.smin.i64(i64 {left}, i64 {kc})", "count")
+    return Block(k, base, count, kc)
+
+
+def _at(emitter: Emitter, frame: Frame, offset: int) -> str:
+    return emitter.once(frame, f"getelementptr inbounds i8, ptr %scratch, i64 {offset}", "s")
+
+
+def _pack(emitter: Emitter, operand: str, part: Block, depth: Block, offset: int, width: int) -> None:
+    """Panels of ``width`` points of ``part``, each depth-major; a last narrower one where the size asks for it."""
+    frame = emitter.top
+    full = emitter.put(frame, f"udiv i64 {part.count}, {width}", "panels")
+    _panels(emitter, operand, part, depth, offset, width, ("0", full, part.extent // width), width)
+    if tail := part.group.size % width:
+        rest = emitter.put(frame, f"urem i64 {part.count}, {width}", "rest")
+        some = emitter.put(frame, f"icmp ne i64 {rest}, 0", "some")
+        more = emitter.put(frame, f"zext i1 {some} to i64", "more")
+        end = emitter.put(frame, f"add nuw nsw i64 {full}, {more}", "end")
+        _panels(emitter, operand, part, depth, offset, width, (full, end, 1), tail)
+
+
+def _panels(
+    emitter: Emitter,
+    operand: str,
+    part: Block,
+    depth: Block,
+    offset: int,
+    width: int,
+    bounds: tuple[str, str, int],
+    inside: int,
+) -> None:
+    begin, end, trip = bounds
+    dtype = emitter.lets[operand].dtype
+    kind = "i32" if dtype is DType.I32 else "float"
+    store = DType.I32 if kind == "i32" else DType.FP32
+    with emitter.loop(begin, end, trip, hint="panel", over=part.group.names) as panel:
+        first = emitter.put(panel, f"mul nuw nsw i64 {panel.index}, {width}", "first")
+        base = emitter.put(panel, f"add nuw nsw i64 {part.base}, {first}", "base")
+        start = emitter.put(panel, f"mul nuw nsw i64 {panel.index}, {width * depth.extent}", "start")
+        with emitter.loop("0", depth.count, depth.extent, hint="k", group=depth.group, base=depth.base) as row:
+            line = emitter.put(row, f"mul nuw nsw i64 {row.local}, {width}", "line")
+            line = emitter.put(row, f"add nuw nsw i64 {start}, {line}", "line")
+            with emitter.loop("0", str(inside), inside, hint="x", group=part.group, base=base) as point:
+                emitter.demand([operand])
+                position = emitter.put(point, f"add nuw nsw i64 {line}, {point.local}", "at")
+                panels = _at(emitter, emitter.frames[0], offset)
+                address = emitter.put(point, f"getelementptr inbounds {kind}, ptr {panels}, i64 {position}", "p")
+                emitter.store(point, emitter.value(operand), address, store)
+
+
+def _multiply(
+    emitter: Emitter,
+    rows: Block,
+    columns: Block,
+    depth: Block,
+    offsets: tuple[int, int, int],
+    sizes: tuple[int, int, int],
+) -> None:
+    """Every pair of panels: one call of the micro-kernel."""
+    mr, nr, nc = sizes
+    ends = []
+    for part, width in ((rows, mr), (columns, nr)):
+        padded = emitter.put(emitter.top, f"add nuw nsw i64 {part.count}, {width - 1}", "up")
+        ends.append(emitter.put(emitter.top, f"udiv i64 {padded}, {width}", "panels"))
+    left, right, tile = (_at(emitter, emitter.frames[0], offset) for offset in offsets)
+    with (
+        emitter.loop("0", ends[1], columns.extent // nr, hint="jr", over=columns.group.names) as outer,
+        emitter.loop("0", ends[0], rows.extent // mr, hint="ir", over=rows.group.names) as inner,
+    ):
+        b = _step(emitter, inner, right, outer.index, 4 * nr * depth.extent)
+        a = _step(emitter, inner, left, inner.index, 4 * mr * depth.extent)
+        row = _step(emitter, inner, tile, inner.index, 4 * mr * nc)
+        c = _step(emitter, inner, row, outer.index, 4 * nr)
+        inner.lines.append(f"  call void @micro_kernel(ptr {a}, ptr {b}, i64 {depth.count}, ptr {c})")
+
+
+def _step(emitter: Emitter, frame: Frame, pointer: str, index: str, stride: int) -> str:
+    offset = emitter.put(frame, f"mul nuw nsw i64 {index}, {stride}", "o")
+    return emitter.put(frame, f"getelementptr inbounds i8, ptr {pointer}, i64 {offset}", "p")
+
+
+def micro_kernel(host: Host, dtype: DType, mr: int, nr: int, nc: int) -> str:
+    """c[MR, NR] += a[k, MR] * b[k, NR], all of c in vector registers; rows of c are NC apart."""
+    lanes = host.lanes
+    kind = "i32" if dtype is DType.I32 else "float"
+    vector = f"<{lanes} x {kind}>"
+    cells = [(i, j) for i in range(mr) for j in range(nr // lanes)]
+    out = [
+        f"; c[{mr}, {nr}] += a[k, {mr}] * b[k, {nr}]",
+        "define internal void @micro_kernel(ptr noalias %a, ptr noalias %b, i64 %k, ptr noalias %c) noinline nounwind {",
+        "entry:",
+    ]
+    for i, j in cells:
+        out.append(f"  %c{i}.{j}.p = getelementptr inbounds {kind}, ptr %c, i64 {i * nc + j * lanes}")
+        out.append(f"  %c{i}.{j} = load {vector}, ptr %c{i}.{j}.p, align 4")
+    out += ["  br label %sum", "sum:", "  %p = phi i64 [ 0, %entry ], [ %p.next, %sum ]"]
+    for i, j in cells:
+        out.append(f"  %s{i}.{j} = phi {vector} [ %c{i}.{j}, %entry ], [ %t{i}.{j}, %sum ]")
+    out.append(f"  %b.at = mul nuw nsw i64 %p, {nr}")
+    out.append(f"  %b.row = getelementptr inbounds {kind}, ptr %b, i64 %b.at")
+    out.append(f"  %a.at = mul nuw nsw i64 %p, {mr}")
+    out.append(f"  %a.row = getelementptr inbounds {kind}, ptr %a, i64 %a.at")
+    for j in range(nr // lanes):
+        out.append(f"  %b{j}.p = getelementptr inbounds {kind}, ptr %b.row, i64 {j * lanes}")
+        out.append(f"  %b{j} = load {vector}, ptr %b{j}.p, align 4")
+    for i in range(mr):
+        out.append(f"  %a{i}.p = getelementptr inbounds {kind}, ptr %a.row, i64 {i}")
+        out.append(f"  %a{i}.s = load {kind}, ptr %a{i}.p, align 4")
+        out.append(f"  %a{i}.i = insertelement {vector} poison, {kind} %a{i}.s, i32 0")
+        out.append(f"  %a{i} = shufflevector {vector} %a{i}.i, {vector} poison, <{lanes} x i32> zeroinitializer")
+        for j in range(nr // lanes):
+            product = f"{vector} %a{i}, {vector} %b{j}"
+            if kind == "float" and host.fma:
+                out.append(f"  %t{i}.{j} = call {vector} @llvm.fma.v{lanes}f32({product}, {vector} %s{i}.{j})")
+                continue
+            f = "f" if kind == "float" else ""
+            out.append(f"  %m{i}.{j} = {f}mul {vector} %a{i}, %b{j}")
+            out.append(f"  %t{i}.{j} = {f}add {vector} %s{i}.{j}, %m{i}.{j}")
+    out += [
+        "  %p.next = add nuw nsw i64 %p, 1",
+        "  %more = icmp slt i64 %p.next, %k",
+        "  br i1 %more, label %sum, label %done",
+        "done:",
+    ]
+    out += [f"  store {vector} %t{i}.{j}, ptr %c{i}.{j}.p, align 4" for i, j in cells]
+    return "\n".join([*out, "  ret void", "}", ""])

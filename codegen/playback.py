@@ -1,0 +1,211 @@
+"""What a Region computes, by numpy: the oracle that generated kernels are held against. No loops, no LLVM.
+
+Each let is an array over the axes it depends on. Work in fp32 (i32: 32 bits that wrap), rounded to the let's dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinyc.ir.dtypes import DType, from_bits
+from tinyc.ir.index import Affine
+from tinyc.ir.region import (
+    Axis,
+    Binary,
+    Cast,
+    Const,
+    Let,
+    Read,
+    Reduce,
+    Region,
+    Select,
+    Unary,
+    Within,
+    free_axes,
+)
+
+Array = NDArray[Any]
+
+#: largest array of one let, in elements; above it the Region is evaluated in slices of its iters
+LIMIT = 1 << 24
+
+_UNARY = {
+    "NEG": np.negative,
+    "EXP2": np.exp2,
+    "LOG2": np.log2,
+    "RELU": lambda x: np.maximum(x, x.dtype.type(0)),
+    "SQRT": np.sqrt,
+    "RSQRT": lambda x: np.float32(1) / np.sqrt(x),
+    "RECIP": lambda x: np.float32(1) / x,
+    "SIN": np.sin,
+}
+_BINARY = {
+    "ADD": np.add,
+    "SUB": np.subtract,
+    "MUL": np.multiply,
+    "FDIV": np.divide,
+    "POW": np.power,
+    "MAX": np.maximum,
+    "MIN": np.minimum,
+    "CMPLT": np.less,
+    "CMPNE": np.not_equal,
+    "CMPEQ": np.equal,
+}
+_REDUCE = {"SUM": np.add, "PROD": np.multiply, "MAX": np.maximum, "MIN": np.minimum}
+
+
+@dataclass(frozen=True)
+class _Span:
+    """An axis with the part of it that is evaluated."""
+
+    axis: Axis
+    start: int
+    stop: int
+
+
+def evaluate_region(region: Region, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The outputs of ``region`` by name. ``inputs``: one array per input buffer, of its dtype and shape."""
+    outputs = {ref.name: np.empty(ref.shape, ref.dtype.numpy) for ref in region.outputs}
+    pending = [tuple(_Span(axis, 0, axis.size) for axis in region.iters)]
+    while pending:
+        spans = pending.pop()
+        if _largest(region, spans) > LIMIT and (halves := _halve(spans)) is not None:
+            pending += halves
+            continue
+        place = tuple(slice(span.start, span.stop) for span in spans)
+        for name, value in _Evaluation(region, inputs, spans).outputs().items():
+            outputs[name][place] = value
+    return outputs
+
+
+def _largest(region: Region, spans: tuple[_Span, ...]) -> int:
+    sizes = {span.axis.name: span.stop - span.start for span in spans}
+    for let in region.lets:
+        if isinstance(let.value, Reduce):
+            sizes |= {axis.name: axis.size for axis in let.value.axes}
+    return max((math.prod(sizes[name] for name in axes) for axes in free_axes(region).values()), default=0)
+
+
+def _halve(spans: tuple[_Span, ...]) -> list[tuple[_Span, ...]] | None:
+    widest = max(range(len(spans)), key=lambda i: spans[i].stop - spans[i].start, default=None)
+    if widest is None or spans[widest].stop - spans[widest].start < 2:
+        return None
+    span = spans[widest]
+    middle = (span.start + span.stop) // 2
+    parts = (replace(span, stop=middle), replace(span, start=middle))
+    return [(*spans[:widest], part, *spans[widest + 1 :]) for part in parts]
+
+
+class _Evaluation:
+    """One evaluation over a part of the iters."""
+
+    def __init__(self, region: Region, inputs: Mapping[str, Array], spans: tuple[_Span, ...]) -> None:
+        self.region, self.inputs = region, inputs
+        self.iters = tuple(span.axis.name for span in spans)
+        self.free = free_axes(region)
+        self.points = {span.axis.name: np.arange(span.start, span.stop) for span in spans}
+        for let in region.lets:
+            if isinstance(let.value, Reduce):
+                self.points |= {axis.name: np.arange(axis.size) for axis in let.value.axes}
+        self.rank = {name: number for number, name in enumerate(self.points)}
+        self.lets = {let.name: let for let in region.lets}
+        self.values: dict[str, Array] = {}
+
+    def outputs(self) -> dict[str, Array]:
+        with np.errstate(all="ignore"):
+            for let in self.region.lets:
+                self.values[let.name] = self._round(self._value(let), let.dtype)
+        shape = tuple(len(self.points[name]) for name in self.iters)
+        found = {}
+        for item in self.region.yields:
+            value = self._over(item.value, self.iters)
+            found[item.to] = np.broadcast_to(value, shape).astype(self.lets[item.value].dtype.numpy)
+        return found
+
+    def _axes(self, names: frozenset[str]) -> tuple[str, ...]:
+        return tuple(sorted(names, key=self.rank.__getitem__))
+
+    def _over(self, name: str, axes: tuple[str, ...]) -> Array:
+        """The value of a let with one dimension (of size 1 where it does not depend on it) per axis."""
+        own = self._axes(self.free[name])
+        shape = [len(self.points[axis]) if axis in own else 1 for axis in axes]
+        return self.values[name].reshape(shape)
+
+    def _index(self, index: Affine, axes: tuple[str, ...]) -> Array:
+        total: Array = np.full((1,) * len(axes), index.const, np.int64)
+        for coef, atom in index.terms:
+            if isinstance(atom, str):
+                shape = [-1 if axis == atom else 1 for axis in axes]
+                total = total + coef * self.points[atom].reshape(shape)
+            else:
+                total = total + coef * (self._index(atom.num, axes) // atom.den)
+        return total
+
+    def _value(self, let: Let) -> Array:
+        axes = self._axes(self.free[let.name])
+        shape = tuple(len(self.points[axis]) for axis in axes)
+        match let.value:
+            case Read(tensor, index_map):
+                source = np.asarray(self.inputs[tensor])
+                # a Read outside of its buffer gives some value that a Select throws away
+                where = (
+                    np.clip(self._index(index, axes), 0, size - 1)
+                    for index, size in zip(index_map, source.shape, strict=True)
+                )
+                value = np.broadcast_to(source[tuple(where)], shape)
+                return value.astype(np.float32) if let.dtype.is_float else value
+            case Const(bits):
+                kind = np.float32 if let.dtype.is_float else let.dtype.numpy
+                if let.dtype is DType.FP32:
+                    return np.array(bits, np.uint32).view(np.float32)
+                return np.array(from_bits(bits, let.dtype), kind)
+            case Within(index, lo, hi):
+                value = self._index(index, axes)
+                return np.broadcast_to((lo <= value) & (value < hi), shape)
+            case Unary(op, x):
+                return np.asarray(_UNARY[op](self._over(x, axes)))
+            case Cast(x):
+                return _cast(self._over(x, axes), self.lets[x].dtype, let.dtype)
+            case Binary(op, x, y):
+                if op == "POW" and let.dtype is DType.I32:
+                    return _power(self._over(x, axes), self._over(y, axes))
+                return np.asarray(_BINARY[op](self._over(x, axes), self._over(y, axes)))
+            case Select(cond, then, other):
+                return np.where(self._over(cond, axes), self._over(then, axes), self._over(other, axes))
+            case Reduce(op, bound, body):
+                names = {axis.name for axis in bound}
+                wide = self._axes(frozenset(axes) | names)
+                shape = tuple(len(self.points[axis]) for axis in wide)
+                value = np.broadcast_to(self._over(body, wide), shape)
+                across = tuple(number for number, axis in enumerate(wide) if axis in names)
+                return np.asarray(_REDUCE[op].reduce(value, axis=across, dtype=value.dtype))
+        raise AssertionError(let.value)
+
+    def _round(self, value: Array, dtype: DType) -> Array:
+        if not dtype.is_float:
+            return np.asarray(value, dtype.numpy)
+        return np.asarray(value, np.float32).astype(dtype.numpy).astype(np.float32)
+
+
+def _cast(value: Array, source: DType, target: DType) -> Array:
+    if target is DType.BOOL:
+        return value != 0
+    if target is DType.I32 and source.is_float:
+        clipped = np.clip(np.nan_to_num(value.astype(np.float64), nan=0.0), -(2.0**31), 2.0**31 - 1)
+        return clipped.astype(np.int32)
+    return value.astype(np.int32 if target is DType.I32 else np.float32)
+
+
+def _power(x: Array, y: Array) -> Array:
+    """x**y modulo 2**32; for y < 0 the quotient 1 / x**-y cut to an integer."""
+    with np.errstate(all="ignore"):
+        whole = np.power(x.astype(np.int32), np.maximum(y, 0).astype(np.int32))
+    sign = np.where(y % 2 == 0, 1, -1)
+    inverse = np.where(x == 1, 1, np.where(x == -1, sign, 0))
+    return np.where(y < 0, inverse, whole).astype(np.int32)

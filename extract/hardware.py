@@ -1,0 +1,61 @@
+"""What the cost model knows of a machine: one table, no constants in code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tinyc.ir.diagnostics import TinycError
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Rates of one target. ``flops``: FLOP/s of a tiled contraction (a multiply-add is 2). ``ops``: simple
+    elementwise operations per second. ``bandwidth``: bytes/s of main memory. ``launch``: seconds to start a kernel."""
+
+    name: str
+    flops: float
+    ops: float
+    bandwidth: float
+    launch: float
+
+
+#: cpu: two cores with AVX2 or better, as measured with `tinyc bench cpu-gemm`; sm80: A100 SXM 80 GB, dense fp16
+#: tensor cores with fp32 accumulation; sm90: H100 SXM. GPU figures are the makers' data sheets.
+TABLE: Mapping[str, Hardware] = MappingProxyType(
+    {
+        "cpu": Hardware("cpu", flops=1.0e11, ops=1.5e10, bandwidth=2.0e10, launch=5e-6),
+        "sm80": Hardware("sm80", flops=312e12, ops=19.5e12, bandwidth=2.039e12, launch=3e-6),
+        "sm90": Hardware("sm90", flops=989e12, ops=67e12, bandwidth=3.35e12, launch=3e-6),
+    }
+)
+
+#: simple operations that one evaluation of an operator costs
+WEIGHTS: Mapping[str, float] = MappingProxyType(
+    {
+        "FDIV": 6.0,
+        "RECIP": 6.0,
+        "SQRT": 8.0,
+        "RSQRT": 12.0,
+        "EXP2": 12.0,
+        "LOG2": 20.0,
+        "SIN": 40.0,
+        "POW": 60.0,
+        "Read": 0.5,
+        "Const": 0.0,
+        "Within": 0.5,
+    }
+)
+
+
+def hardware(target: str) -> Hardware:
+    """The table's row. Raises TinycError TargetUnavailable for a target that is not in it."""
+    if target not in TABLE:
+        raise TinycError(
+            "TargetUnavailable",
+            f"there is no target {target!r}",
+            f"the targets are {', '.join(TABLE)}",
+            at={"layer": "extract", "value": target},
+        )
+    return TABLE[target]

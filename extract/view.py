@@ -1,0 +1,189 @@
+"""The e-graph, decoded for extraction: index terms as Affines, axes by name, nodes that keep their scope.
+
+An axis ``(Ax id extent)`` is named ``a<id>x<extent>``: equal names are equal axes. Ids below 16 are the output axes
+of a kernel in order; a reduction nested d deep binds ids from 16*d.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tinyc.egraph.graph import ENode, Graph
+from tinyc.ir.dtypes import DType
+from tinyc.ir.index import Affine, FloorDiv, affine, lit
+
+LEVEL = 16
+"""Axis ids per level of nesting."""
+
+
+def axis_name(id: int, extent: int) -> str:
+    return f"a{id}x{extent}"
+
+
+@functools.cache
+def axis_id(name: str) -> int:
+    return int(name[1:].split("x")[0])
+
+
+@functools.cache
+def axis_extent(name: str) -> int:
+    return int(name.split("x")[1])
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A buffer class. ``arg``: number of the program's input, or None; else ``root``: the class that fills it."""
+
+    cls: str
+    arg: int | None
+    dtype: DType | None
+    shape: tuple[int, ...]
+    root: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An e-node that extraction may choose. ``head``: Read, Const, Within, Unary, Binary, Select, Cast, Reduce or
+    Contract. ``payload``: what is not an expression. ``children``: expression classes. Contract is a Reduce("SUM")
+    over a product of its two children, each loaded from memory as it is."""
+
+    head: str
+    op: str
+    payload: tuple[object, ...]
+    children: tuple[str, ...]
+
+
+class View:
+    """Items of every expression class, buffers, and index vectors of one :class:`Graph`."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._index: dict[str, Affine | None] = {}
+        self.buffers: dict[str, Buffer] = {}
+        for name, nodes in graph.classes.items():
+            for node in nodes:
+                if node.op in ("Arg", "Fill"):
+                    self.buffers[name] = self._buffer(name, node)
+                    break
+        self.free = {name: self._axes(axes) for name, axes in graph.free.items()}
+        self.items: dict[str, tuple[Item, ...]] = {}
+        for name, nodes in graph.classes.items():
+            if name in self.free:
+                found = [item for node in nodes if (item := self._item(name, node)) is not None]
+                self.items[name] = tuple(dict.fromkeys(found))
+        for row in graph.contracts:
+            self._add_contraction(row)
+
+    # ---- index terms ----
+
+    def vector(self, cls: str) -> tuple[Affine, ...] | None:
+        """The Affines of an index vector; None where an element has no normal form (the rules did not finish)."""
+        for node in self.graph.classes.get(cls, ()):
+            parts = [self.index(str(arg)) for arg in node.args]
+            found = [part for part in parts if part is not None]
+            if len(found) == len(parts):
+                return tuple(found)
+        return None
+
+    def index(self, cls: str) -> Affine | None:
+        if cls not in self._index:
+            self._index[cls] = None  # a cycle of requests has no value
+            found = [
+                value for node in self.graph.classes.get(cls, ()) if (value := self._affine(node)) is not None
+            ]
+            self._index[cls] = min(found, key=lambda value: (len(str(value)), str(value)), default=None)
+        return self._index[cls]
+
+    def _affine(self, node: ENode) -> Affine | None:
+        if node.op == "Lit":
+            return lit(int(node.args[0]))
+        if node.op != "Plus":
+            return None
+        rest = self.index(str(node.args[2]))
+        atoms = self.graph.classes.get(str(node.args[1]), ())
+        best: Affine | None = None
+        for atom in atoms:
+            single: Affine | None = None
+            if atom.op == "Ax":
+                single = affine(0, ((int(node.args[0]), axis_name(int(atom.args[0]), int(atom.args[1]))),))
+            elif atom.op == "FloorDiv" and (inner := self.index(str(atom.args[0]))) is not None:
+                single = affine(0, ((int(node.args[0]), FloorDiv(inner, int(atom.args[1]))),))
+            if single is not None and (best is None or len(str(single)) < len(str(best))):
+                best = single
+        return None if rest is None or best is None else best + rest
+
+    def _axes(self, cls: str) -> frozenset[str]:
+        axes = set()
+        for node in self.graph.classes.get(cls, ())[:1]:
+            for arg in node.args:
+                for atom in self.graph.classes[str(arg)]:
+                    if atom.op == "Ax":
+                        axes.add(axis_name(int(atom.args[0]), int(atom.args[1])))
+        return frozenset(axes)
+
+    # ---- nodes ----
+
+    def _buffer(self, name: str, node: ENode) -> Buffer:
+        if node.op == "Arg":
+            return Buffer(name, int(node.args[0]), None, (), None)
+        dtype, shape, root = node.args
+        sizes = self.graph.classes.get(str(shape), (ENode("vec-of", ()),))[0].args
+        return Buffer(name, None, DType(str(dtype)[1:]), tuple(int(size) for size in sizes), str(root))
+
+    def _item(self, cls: str, node: ENode) -> Item | None:
+        """The node as an Item; None where it depends on axes that its class does not (equal values need not
+        mention them, and a use outside their scope would be wrong)."""
+        item: Item | None = None
+        axes: frozenset[str] = frozenset()
+        match node.op:
+            case "Read":
+                vector = self.vector(str(node.args[1]))
+                if vector is not None and str(node.args[0]) in self.buffers:
+                    item = Item("Read", "Read", (str(node.args[0]), vector), ())
+                    axes = _union(index.axes() for index in vector)
+            case "Const":
+                item = Item("Const", "Const", (DType(str(node.args[0])[1:]), int(node.args[1])), ())
+            case "Within":
+                index = self.index(str(node.args[0]))
+                if index is not None:
+                    item = Item("Within", "Within", (index, int(node.args[1]), int(node.args[2])), ())
+                    axes = index.axes()
+            case "Unary" | "Binary" | "Cast":
+                item = Item(node.op, str(node.args[0])[1:], (), tuple(map(str, node.args[1:])))
+            case "Select":
+                item = Item("Select", "Select", (), tuple(map(str, node.args)))
+            case "Reduce":
+                item = self._reduce(node)
+        if item is None or any(child not in self.free for child in item.children):
+            return None
+        axes |= _union(self.free[child] for child in item.children)
+        if item.head == "Reduce":
+            axes -= frozenset(item.payload)  # type: ignore[arg-type]
+        return item if axes <= self.free[cls] else None
+
+    def _reduce(self, node: ENode) -> Item | None:
+        vector = self.vector(str(node.args[1]))
+        if vector is None:
+            return None
+        bound = tuple(name for index in vector for name in sorted(index.axes(), key=axis_id))
+        return Item("Reduce", str(node.args[0])[1:], bound, (str(node.args[2]),))
+
+    def _add_contraction(self, row: tuple[int | str, ...]) -> None:
+        cls, vector, left, right, *roles = (str(part) for part in row)
+        bound = self.vector(vector)
+        if cls not in self.items or bound is None or left not in self.free or right not in self.free:
+            return
+        axes = tuple(name for index in bound for name in sorted(index.axes(), key=axis_id))
+        reduced = (self.free[left] | self.free[right]) - frozenset(axes)
+        if not axes or not reduced <= self.free[cls]:
+            return
+        batch, m, n, k = (tuple(sorted(self._axes(role), key=axis_id)) for role in roles)
+        item = Item("Contract", "SUM", (axes, batch, m, n, k), (left, right))
+        if item not in self.items[cls]:
+            self.items[cls] = (*self.items[cls], item)
+
+
+def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*sets)

@@ -1,0 +1,244 @@
+"""compile, run, report, dump: what is done to one program file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tinyc.ir.diagnostics import TinycError
+from tinyc.settings import Settings
+
+from .console import say, say_table
+from .files import array_bytes, npy_bytes, read_array, write_files
+
+if TYPE_CHECKING:
+    from tinyc.compiler import Compiled
+    from tinyc.ir.tiny import Program
+
+#: every stage that can be dumped, in pipeline order; "cu" is the source of each kernel
+STAGES = ("frontend", "tiny", "region", "plan", "exec", "cu")
+TARGETS = ("cpu", "sm80", "sm90", "auto")
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    options = _compile_options()
+
+    command = subparsers.add_parser(
+        "compile", parents=[options], help="compile a program and say what came out"
+    )
+    command.add_argument("file", metavar="FILE", help="a Frontend or Tiny document")
+    command.add_argument("--dump", metavar="STAGES", type=_stages, default=(), help=f"of {','.join(STAGES)}")
+    command.add_argument(
+        "--out", metavar="DIR", type=Path, help="write the dumps here (without --dump: the source)"
+    )
+    command.set_defaults(command=compile_file)
+
+    command = subparsers.add_parser("run", parents=[options], help="run a program on arrays from files")
+    command.add_argument("file", metavar="FILE", help="a Frontend or Tiny document")
+    command.add_argument(
+        "--input",
+        metavar="NAME=FILE.npy",
+        type=_named_file,
+        action="append",
+        default=[],
+        help="one per input",
+    )
+    command.add_argument(
+        "--output", metavar="FILE", type=Path, help="out.npz, or out.npy for a single output"
+    )
+    command.set_defaults(command=run_file)
+
+    command = subparsers.add_parser(
+        "report", parents=[options], help="what was chosen, what it costs, and why"
+    )
+    command.add_argument("file", metavar="FILE", help="a Frontend or Tiny document")
+    command.add_argument("other", metavar="OTHER", nargs="?", help="a second one, to compare it with")
+    command.add_argument("--json", action="store_true", help="as JSON")
+    command.set_defaults(command=report_file)
+
+    command = subparsers.add_parser("dump", parents=[options], help="print one stage of a program")
+    command.add_argument("stage", metavar="STAGE", choices=STAGES, help=f"one of {', '.join(STAGES)}")
+    command.add_argument("file", metavar="FILE", help="a Frontend or Tiny document")
+    command.set_defaults(command=dump_file)
+
+
+def compile_file(args: argparse.Namespace, settings: Settings) -> int:
+    compiled = _compile(args, args.file)
+    stages = args.dump or (("cu",) if args.out else ())
+    if args.out:
+        files = {
+            args.out / name: text for stage in stages for name, text in _stage_files(compiled, stage).items()
+        }
+        write_files({path: text.encode() for path, text in files.items()})
+        say("\n".join(str(path) for path in files))
+    elif stages:
+        for stage in stages:
+            say("\n".join(_stage_files(compiled, stage).values()).rstrip("\n"))
+    else:
+        _say_kernels(compiled, settings)
+    return 0
+
+
+def run_file(args: argparse.Namespace, settings: Settings) -> int:
+    import tinyc
+
+    program = tinyc.load(args.file)
+    paths = _unique(args.input, "--input")
+    types = {port.name: program.types[port.node] for port in program.inputs}
+    if unknown := sorted(set(paths) - set(types)):
+        why = f"the program has no input named {', '.join(unknown)}"
+        raise TinycError("InputMismatch", why, f"its inputs are {', '.join(types)}", {"file": args.file})
+    if missing := [name for name in types if name not in paths]:
+        why = f"nothing is given for {', '.join(missing)}"
+        suggestion = " ".join(f"--input {name}={name}.npy" for name in missing)
+        raise TinycError("InputMismatch", why, f"add {suggestion}", {"file": args.file})
+    single = args.output is not None and args.output.suffix == ".npy"
+    if single and len(program.outputs) > 1:
+        why = f"a .npy file holds one array, the program has {len(program.outputs)} outputs"
+        raise TinycError("Usage", why, "name the output file .npz", {"file": args.output})
+
+    arrays = {name: read_array(Path(path), types[name].dtype) for name, path in paths.items()}
+    result = _compile(args, args.file, program, partial=True)(**arrays)
+    values = result if isinstance(result, tuple) else (result,)
+    outputs = {port.name: value for port, value in zip(program.outputs, values, strict=True)}
+    if args.output is not None:
+        write_files({args.output: npy_bytes(values[0]) if single else array_bytes(outputs)})
+    rows = [
+        (name, str(program.types[port.node].dtype), "×".join(map(str, value.shape)) or "scalar", _head(value))
+        for port, (name, value) in zip(program.outputs, outputs.items(), strict=True)
+    ]
+    say_table(("output", "dtype", "shape", "first elements"), rows, settings.color)
+    return 0
+
+
+def report_file(args: argparse.Namespace, settings: Settings) -> int:
+    reports = [_compile(args, file).report for file in (args.file, args.other) if file is not None]
+    if args.json:
+        texts = [report.to_json() for report in reports]
+        say(texts[0] if args.other is None else "[" + ",\n".join(texts) + "]")
+        return 0
+    for report in reports:
+        say(str(report))
+    if args.other is not None:
+        first, second = (json.loads(report.to_json())["totals"] for report in reports)
+        say("")
+        say_table(("total", args.file, args.other), _compared(first, second), settings.color)
+    return 0
+
+
+def dump_file(args: argparse.Namespace, settings: Settings) -> int:
+    say("\n".join(_stage_files(_compile(args, args.file), args.stage).values()).rstrip("\n"))
+    return 0
+
+
+def _compile(
+    args: argparse.Namespace, file: str, program: Program | None = None, partial: bool = False
+) -> Compiled:
+    """``file`` compiled with the options given. ``partial``: symbols may wait for the arrays of the first call."""
+    import tinyc
+
+    program = tinyc.load(file) if program is None else program
+    shapes = _unique(args.shape, "--shape")
+    if unknown := sorted(set(shapes) - set(program.symbols)):
+        why = f"the program has no symbol {', '.join(unknown)}"
+        known = (
+            f"its symbols are {', '.join(program.symbols)}"
+            if program.symbols
+            else "it has none: leave --shape out"
+        )
+        raise TinycError("UnboundSymbol", why, known, {"file": file})
+    unbound = [symbol for symbol in program.symbols if symbol not in shapes]
+    if unbound and not partial:
+        why = f"the sizes of {', '.join(unbound)} are not known"
+        suggestion = "add " + " ".join(f"--shape {symbol}=64" for symbol in unbound)
+        raise TinycError("UnboundSymbol", why, suggestion, {"file": file})
+    return tinyc.optimize_and_compile(
+        program,
+        target=args.target,
+        shapes=shapes,
+        rules=tuple(args.rules),
+        without=tuple(args.without),
+        also=tuple(args.also),
+    )
+
+
+def _stage_files(compiled: Compiled, stage: str) -> dict[str, str]:
+    """File name -> text of one stage. The numbers are those of the whole pipeline, whatever else is dumped."""
+    number = f"{STAGES.index(stage) + 1:02d}"
+    if stage != "cu":
+        return {f"{number}-{stage}.json": compiled.dump(stage)}
+    suffix = "ll" if compiled.target == "cpu" else "cu"
+    return {f"{number}-cu-{kernel.name}.{suffix}": kernel.source for kernel in compiled.kernels}
+
+
+def _say_kernels(compiled: Compiled, settings: Settings) -> None:
+    rows = [
+        (
+            kernel.name,
+            kernel.plan.algo,
+            " ".join(f"{axis.name}<{axis.size}" for axis in kernel.region.iters),
+            ", ".join(ref.name for ref in kernel.region.inputs),
+            ", ".join(f"{ref.name} {ref.dtype}" for ref in kernel.region.outputs),
+        )
+        for kernel in compiled.kernels
+    ]
+    say_table(("kernel", "algorithm", "for each", "reads", "writes"), rows, settings.color)
+
+
+def _compared(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    return [(key, f"{value:g}", f"{second[key]:g}") for key, value in first.items() if key in second]
+
+
+def _head(value: Any) -> str:
+    """The first elements of an array, for a glance."""
+    flat = value.reshape(-1)[:4]
+    return " ".join(f"{element}" for element in flat.tolist()) + (" …" if value.size > 4 else "")
+
+
+def _compile_options() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(add_help=False)
+    group = options.add_argument_group("how to compile")
+    group.add_argument("--target", choices=TARGETS, default="cpu", help="default: cpu")
+    group.add_argument(
+        "--shape", metavar="M=150", type=_binding, action="append", default=[], help="the size of a symbol"
+    )
+    group.add_argument("--rules", metavar="F", action="append", default=[], help="a rule file or folder more")
+    group.add_argument("--without", metavar="R", action="append", default=[], help="leave out a ruleset")
+    group.add_argument(
+        "--also", metavar="R", action="append", default=[], help="add one that is off by default"
+    )
+    return options
+
+
+def _unique(pairs: list[tuple[str, Any]], option: str) -> dict[str, Any]:
+    """The pairs as a mapping; a name given twice is a mistake, not a choice."""
+    names = [name for name, _ in pairs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise TinycError("Usage", f"{option} names {', '.join(twice)} twice", "give each name once")
+    return dict(pairs)
+
+
+def _stages(text: str) -> tuple[str, ...]:
+    wanted = text.split(",")
+    if unknown := [stage for stage in wanted if stage not in STAGES]:
+        raise argparse.ArgumentTypeError(
+            f"no stage {', '.join(map(repr, unknown))}; there are {', '.join(STAGES)}"
+        )
+    return tuple(stage for stage in STAGES if stage in wanted)
+
+
+def _binding(text: str) -> tuple[str, int]:
+    name, equals, size = text.partition("=")
+    if not (name and equals and size.isascii() and size.isdigit() and len(size) <= 19 and int(size) >= 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form SYMBOL=SIZE with SIZE an integer >= 1")
+    return name, int(size)
+
+
+def _named_file(text: str) -> tuple[str, str]:
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=FILE.npy")
+    return name, path

@@ -1,0 +1,156 @@
+"""The only module that imports egglog. It hides what differs between its versions (13.2 and 14) and its traps.
+
+* Rule files are loaded by ``(include "<absolute path>")``: parsing large text is quadratic in the engine.
+* A panic of the engine is a BaseException; every failure leaves here as :class:`EngineError`.
+* Run reports of 13.2 give a thousandth of the true time; :meth:`Engine.run` returns seconds.
+* Programs go in as syntax objects in the body of one rule, so that the engine rebuilds once.
+
+This module runs in the worker process (``worker.py``), never in the caller's.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import egglog
+from egglog import bindings
+
+VERSION: str = egglog.__version__ if hasattr(egglog, "__version__") else "unknown"
+
+Term = tuple[str, tuple[Any, ...]]
+"""A flat term: constructor name and arguments. An argument is an int (i64), a str (String) or a Ref."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The term at this position of the list that is being inserted."""
+
+    index: int
+
+
+class EngineError(Exception):
+    """An error or panic of the engine, as its message."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What one run of a schedule did. ``seconds`` and ``matches``: per rule name."""
+
+    changed: bool
+    seconds: dict[str, float]
+    matches: dict[str, int]
+
+
+class Engine:
+    """One e-graph."""
+
+    def __init__(self) -> None:
+        self._egraph = bindings.EGraph()
+        self._span = bindings.PanicSpan()
+
+    def include(self, path: Path) -> None:
+        """Loads a rule file."""
+        text = str(path)
+        if '"' in text or "\\" in text or "\n" in text:
+            raise EngineError(f"the path {text!r} holds a character that a rule file's path cannot have")
+        self.command(f'(include "{text}")')
+
+    def command(self, text: str) -> list[Any]:
+        """Runs a few short commands. Never give it text that a user named."""
+        try:
+            return list(self._egraph.run_program(*self._egraph.parse_program(text)))
+        except BaseException as error:  # PanicException is not an Exception
+            if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
+                raise
+            raise EngineError(_message(error)) from None
+
+    def insert(self, terms: Sequence[Term], facts: Iterable[Term], sets: Iterable[tuple[Term, Any]]) -> None:
+        """Adds terms, relation facts and function values ``(set call value)`` in one rule and runs it."""
+        b, span = bindings, self._span
+
+        def argument(value: Any) -> Any:
+            match value:
+                case Ref(index):
+                    return b.Var(span, f"t{index}")
+                case bool() | int():
+                    return b.Lit(span, b.Int(int(value)))
+                case str():
+                    return b.Lit(span, b.String(value))
+            raise TypeError(value)
+
+        def call(term: Term) -> Any:
+            return b.Call(span, term[0], [argument(value) for value in term[1]])
+
+        actions: list[Any] = [b.Let(span, f"t{index}", call(term)) for index, term in enumerate(terms)]
+        actions += [b.Expr_(span, call(fact)) for fact in facts]
+        for (name, args), value in sets:
+            actions.append(b.Set(span, name, [argument(arg) for arg in args], argument(value)))
+        rule = b.Rule(span, actions, [], "program/insert", "tinyc-program")
+        config = b.RunConfig("tinyc-program")
+        try:
+            self._egraph.run_program(
+                b.AddRuleset(span, "tinyc-program"),
+                b.RuleCommand(rule),
+                b.RunSchedule(b.Run(span, config)),
+            )
+        except BaseException as error:
+            if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
+                raise
+            raise EngineError(_message(error)) from None
+
+    def run(self, schedule: str) -> RunResult:
+        """Runs ``(run-schedule <schedule>)``. Seconds are true seconds in every version of the engine."""
+        started = time.perf_counter()
+        outputs = self.command(f"(run-schedule {schedule})")
+        wall = time.perf_counter() - started
+        report = next(output.report for output in outputs if hasattr(output, "report"))
+        seconds = {
+            _rule_name(rule): spent.total_seconds()
+            for rule, spent in report.search_and_apply_time_per_rule.items()
+        }
+        total = sum(seconds.values())
+        # 13.2 reports milliseconds in the field for microseconds: a thousandth. A sum that is a hundred times
+        # below the wall time, and below what the resolution could hide, can only be that.
+        if 0 < total < wall / 100:
+            seconds = {rule: min(spent * 1000, wall) for rule, spent in seconds.items()}
+        matches = {_rule_name(rule): int(count) for rule, count in report.num_matches_per_rule.items()}
+        return RunResult(bool(report.updated), seconds, matches)
+
+    def sizes(self) -> dict[str, int]:
+        """Rows per constructor, function and relation."""
+        (output,) = self.command("(print-size)")
+        return {name: int(count) for name, count in output.sizes}
+
+    def facts(self, relation: str, limit: int = 100_000) -> list[tuple[Any, ...]]:
+        """The rows of a relation over strings and integers."""
+        (output,) = self.command(f"(print-function {relation} {limit})")
+        dag = output.termdag
+        rows = []
+        for term, _ in output.terms:
+            node = dag.get(term) if isinstance(term, int) else term
+            rows.append(tuple(_literal(dag.get(arg)) for arg in node.args))
+        return rows
+
+    def serialize(self) -> dict[str, Any]:
+        """The whole e-graph in the format of egraph-serialize."""
+        data = self._egraph.serialize([], max_functions=None, max_calls_per_function=None)
+        parsed: dict[str, Any] = json.loads(data.to_json())
+        return parsed
+
+
+def _literal(term: Any) -> Any:
+    return term.value.value
+
+
+def _rule_name(rule: str) -> str:
+    return rule
+
+
+def _message(error: BaseException) -> str:
+    text = str(error) or type(error).__name__
+    return text.strip()

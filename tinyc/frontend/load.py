@@ -1,0 +1,82 @@
+"""``load``: a path, a text or a parsed document becomes a Program. What it is, its content says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from tinyc.ir.diagnostics import TinycError, show
+from tinyc.ir.document import parse_json, program_from_document
+from tinyc.ir.tiny import Program
+
+from .frontend_json import load_frontend
+
+MAX_BYTES = 256 << 20
+
+
+def load(source: str | os.PathLike[str] | dict[str, Any]) -> Program:
+    """The verified Program of a Frontend document (it has ``graph``) or a Tiny document (it has ``uops``).
+
+    ``source``: a path, the parsed document, or its text (a ``str`` whose first character is ``{`` or that begins
+    with a comment). JSON and JSONC are read. Raises TinycError: FileUnreadable for a file that is missing, not
+    UTF-8 or larger than 256 MiB, MalformedDocument, and what verification finds.
+    """
+    if isinstance(source, dict):
+        return _from_document(source)
+    text = source if isinstance(source, str) else os.fspath(source)
+    if isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith(("{", "//", "/*")) and _is_text(source):
+        return _from_document(parse_json(source))
+    return _from_document(parse_json(_read(text)), text)
+
+
+def _is_text(source: str) -> bool:
+    """A path may begin with ``//`` too, but it holds no line break and no brace."""
+    return "{" in source
+
+
+def _read(path: str) -> str:
+    def failure(why: str, suggestion: str) -> TinycError:
+        return TinycError("FileUnreadable", f"{show(path)}: {why}", suggestion, {"file": path})
+
+    try:
+        file = Path(path)
+        if file.is_dir():
+            raise failure("is a folder", "name a file")
+        size = file.stat().st_size
+        if size > MAX_BYTES:
+            raise failure(f"{size} bytes, more than {MAX_BYTES}", "give a smaller document; weights are inputs")
+        return file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise failure(f"not UTF-8 at byte {error.start}", "save the document as UTF-8 text") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise failure(reason, "give the path of a Frontend JSON or Tiny JSON file") from None
+
+
+def _from_document(document: object, path: str | None = None) -> Program:
+    try:
+        if not isinstance(document, dict):
+            raise _unknown(f"the document is {show(document)}, not an object")
+        inner = next(iter(document.values())) if document.keys() <= {"tiny", "frontend"} and document else document
+        kinds = [key for key in ("graph", "uops") if isinstance(inner, dict) and key in inner]
+        if kinds == ["graph"]:
+            return load_frontend(inner)
+        if kinds == ["uops"]:
+            return program_from_document(inner)
+        both = "both 'graph' and 'uops'" if kinds else "neither 'graph' nor 'uops'"
+        raise _unknown(f"the document has {both}")
+    except TinycError as error:
+        if path is None or "file" in error.at:
+            raise
+        at = {"file": path, **error.at}
+        raise TinycError(error.kind, error.why, error.suggestion, at, **error.details) from None
+
+
+def _unknown(why: str) -> TinycError:
+    return TinycError(
+        "MalformedDocument",
+        why,
+        "give a Frontend document {signature, tensors, graph} or a Tiny document {uops, signature?}",
+        {"layer": "frontend"},
+    )

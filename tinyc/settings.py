@@ -1,0 +1,110 @@
+"""What the environment says. The one module that reads it; everyone else is handed values.
+
+``docs/environment.md`` shows :data:`VARIABLES` as a table.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinyc.ir.diagnostics import TinycError
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """An environment variable that tinyc reads: its name, what holds without it, and what it does."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+VARIABLES = (
+    Variable("TINYC_CACHE_DIR", "`~/.cache/tinyc`", "folder for what tinyc keeps between runs"),
+    Variable("TINYC_NUM_THREADS", "the cores this process may use", "threads of a CPU kernel, at least 1"),
+    Variable("TINYC_RULES", "none", "extra rule files or folders, separated by `:` (`;` on Windows)"),
+    Variable("TINYC_DEBUG", "`0`", "`1`: errors on the command line also show the traceback"),
+    Variable("NO_COLOR", "unset", "anything: plain text, also on a terminal"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The environment, checked. ``rules``: existing files or folders. ``num_threads`` >= 1."""
+
+    cache_dir: Path
+    num_threads: int
+    rules: tuple[Path, ...]
+    debug: bool
+    color: bool
+
+
+def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings of ``environ`` (default: this process's). An empty value counts as unset.
+
+    Raises TinycError InvalidSetting, whose ``at`` names the variable, for a value that it cannot have.
+    """
+    env = os.environ if environ is None else environ
+    return Settings(
+        cache_dir=_cache_dir(env.get("TINYC_CACHE_DIR", "")),
+        num_threads=_num_threads(env.get("TINYC_NUM_THREADS", "")),
+        rules=_rules(env.get("TINYC_RULES", "")),
+        debug=debug_wanted(env),
+        color=not env.get("NO_COLOR"),
+    )
+
+
+def debug_wanted(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether TINYC_DEBUG is 1. Read apart, because it must work while the other variables are wrong."""
+    text = (os.environ if environ is None else environ).get("TINYC_DEBUG", "")
+    if text not in ("", "0", "1"):
+        raise _invalid("TINYC_DEBUG", f"{text!r} is neither 0 nor 1", "set it to 1, or unset it")
+    return text == "1"
+
+
+def _cache_dir(text: str) -> Path:
+    path = _path("TINYC_CACHE_DIR", text or "~/.cache/tinyc")
+    if not path.is_absolute():
+        # a relative one would be another folder after every chdir
+        raise _invalid("TINYC_CACHE_DIR", f"{text!r} is not an absolute path", "set it to an absolute path")
+    return path
+
+
+def _num_threads(text: str) -> int:
+    if not text:
+        return _usable_cores()
+    if not re.fullmatch("[1-9][0-9]{0,3}", text):
+        why = f"{text!r} is not an integer from 1 to 9999"
+        raise _invalid("TINYC_NUM_THREADS", why, f"set it to {_usable_cores()}, or unset it")
+    return int(text)
+
+
+def _usable_cores() -> int:
+    """The cores that the scheduler grants this process; all of the machine's where it cannot say."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _rules(text: str) -> tuple[Path, ...]:
+    paths = tuple(_path("TINYC_RULES", part) for part in text.split(os.pathsep) if part)
+    for path in paths:
+        if not path.exists():
+            why = f"there is no file or folder {str(path)!r}"
+            raise _invalid("TINYC_RULES", why, "correct the path, or unset it")
+    return paths
+
+
+def _path(name: str, text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:  # there is no home folder to put in the place of ~
+        raise _invalid(name, f"{text!r}: {error}", "write the path without ~") from error
+
+
+def _invalid(name: str, why: str, suggestion: str) -> TinycError:
+    return TinycError("InvalidSetting", why, suggestion, {"variable": name})
