@@ -173,8 +173,6 @@ class _Evaluation:
             case Cast(x):
                 return _cast(self._over(x, axes), self.lets[x].dtype, let.dtype)
             case Binary(op, x, y):
-                if op == "POW" and let.dtype is DType.I32:
-                    return _power(self._over(x, axes), self._over(y, axes))
                 return np.asarray(_BINARY[op](self._over(x, axes), self._over(y, axes)))
             case Select(cond, then, other):
                 return np.where(self._over(cond, axes), self._over(then, axes), self._over(other, axes))
@@ -201,11 +199,3 @@ def _cast(value: Array, source: DType, target: DType) -> Array:
         return clipped.astype(np.int32)
     return value.astype(np.int32 if target is DType.I32 else np.float32)
 
-
-def _power(x: Array, y: Array) -> Array:
-    """x**y modulo 2**32; for y < 0 the quotient 1 / x**-y cut to an integer."""
-    with np.errstate(all="ignore"):
-        whole = np.power(x.astype(np.int32), np.maximum(y, 0).astype(np.int32))
-    sign = np.where(y % 2 == 0, 1, -1)
-    inverse = np.where(x == 1, 1, np.where(x == -1, sign, 0))
-    return np.where(y < 0, inverse, whole).astype(np.int32)

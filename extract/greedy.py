@@ -186,7 +186,7 @@ class _Pass:
     def _candidate(self, key: Key, item: Item) -> _Best | None:
         own_bit = 1 << self.bit[key]
         parts = []
-        for child in _children(key, item):
+        for child in children_of(key, item):
             part = self.best.get(child)
             if part is None or part.local & own_bit:
                 return None
@@ -286,7 +286,7 @@ class _Pass:
             if key in items:
                 continue
             items[key] = self.fill[buffer.cls].item if key == root else self.best[key].item
-            stack += _children(key, items[key])
+            stack += children_of(key, items[key])
         work = Work(bytes_written=self._bytes(buffer))
         read = set()
         tiled = sum(item.head in ("Reduce", "Contract") for item in items.values()) == 1
@@ -340,7 +340,7 @@ def _order(view: View) -> list[Key]:
 
 def _reachable(view: View, key: Key) -> Iterator[Key]:
     for item in _items(view, key):
-        yield from _children(key, item)
+        yield from children_of(key, item)
         if item.head == "Read":
             root = view.buffers[str(item.payload[0])].root
             if root is not None:
@@ -365,7 +365,7 @@ def _is_guard(view: View, item: Item) -> bool:
     )
 
 
-def _children(key: Key, item: Item) -> tuple[Key, ...]:
+def children_of(key: Key, item: Item) -> tuple[Key, ...]:
     """The operands, each with whether it must be loadable: a contraction's are, through casts and guards."""
     if item.head == "Contract":
         return tuple((child, True) for child in item.children)

@@ -446,9 +446,8 @@ class Emitter:
         raise AssertionError(value)
 
     def _uses(self, text: str) -> None:
-        for name in ("exp2_f32", "pow_i32"):
-            if f"@{name}(" in text:
-                self.used.add(name)
+        if "@exp2_f32(" in text:
+            self.used.add("exp2_f32")
 
     def _round(self, frame: Frame, value: str, dtype: DType, hint: str) -> str:
         if dtype not in scalar.ROUND:

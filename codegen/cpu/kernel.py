@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.plan import Plan
-from tinyc.ir.region import Reduce, Region
+from tinyc.ir.region import Binary, Reduce, Region, Unary
 
 from . import scalar
 from .contraction import emit_contraction
@@ -18,8 +18,13 @@ from .host import Host, host
 from .library import library
 from .loops import emit_loops
 
-#: operations on one element that are worth handing to another thread
-GRAIN = 1 << 18
+#: work that is worth handing to another thread, in operations on one element: about 100 microseconds
+GRAIN = 1 << 21
+
+#: operations that cost several additions
+_WEIGHTS = {"EXP2": 10, "LOG2": 30, "SIN": 30, "POW": 60, "FDIV": 3, "RECIP": 3, "SQRT": 4, "RSQRT": 6}
+#: what packed and tiled sums of products gain over plain loops
+_CONTRACTION_GAIN = 12
 
 
 @dataclass(frozen=True)
@@ -67,18 +72,20 @@ def generate(region: Region, plan: Plan, on: Host | None = None) -> CpuKernel:
         ) from error
     text = _module(small, emitter)
     name = f"kernel_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    share = max(1, _work(emitter) // extent)
+    gain = _CONTRACTION_GAIN if algo == "contraction" else 1
+    share = max(1, _work(emitter) // gain // extent)
     return CpuKernel(
         name, text.replace("@KERNEL", f"@{name}"), extent, max(1, -(-GRAIN // share)), emitter.scratch, algo
     )
 
 
 def _work(emitter: Emitter) -> int:
-    """Operations on one element in the whole kernel."""
+    """Operations on one element in the whole kernel, each weighted by its cost."""
     work = 0
     for let in emitter.region.lets:
         axes = emitter.free[let.value.body if isinstance(let.value, Reduce) else let.name]
-        work += math.prod(emitter.sizes[name] for name in axes)
+        weight = _WEIGHTS.get(let.value.op, 1) if isinstance(let.value, Unary | Binary) else 1
+        work += weight * math.prod(emitter.sizes[name] for name in axes)
     return work
 
 

@@ -150,40 +150,6 @@ define internal i16 @to_fp16(float %x) alwaysinline nounwind {
 """,
 }
 
-_POWI = """\
-; x**n modulo 2**32; for n < 0 the quotient 1 / x**-n cut to an integer
-define internal i32 @pow_i32(i32 %x, i32 %n) nounwind {
-entry:
-  %negative = icmp slt i32 %n, 0
-  br i1 %negative, label %inverse, label %head
-inverse:
-  %one = icmp eq i32 %x, 1
-  %minus = icmp eq i32 %x, -1
-  %odd = and i32 %n, 1
-  %twice = shl i32 %odd, 1
-  %sign = sub i32 1, %twice
-  %a = select i1 %minus, i32 %sign, i32 0
-  %b = select i1 %one, i32 1, i32 %a
-  ret i32 %b
-head:
-  %e = phi i32 [ %n, %entry ], [ %e.next, %body ]
-  %base = phi i32 [ %x, %entry ], [ %base.next, %body ]
-  %y = phi i32 [ 1, %entry ], [ %y.next, %body ]
-  %more = icmp ne i32 %e, 0
-  br i1 %more, label %body, label %done
-body:
-  %bit = trunc i32 %e to i1
-  %times = mul i32 %y, %base
-  %y.next = select i1 %bit, i32 %times, i32 %y
-  %base.next = mul i32 %base, %base
-  %e.next = lshr i32 %e, 1
-  br label %head
-done:
-  ret i32 %y
-}
-"""
-
-
 def _exp2(fma: bool) -> str:
     """2**x: x = n + f, polynomial in f, scaled by 2**n in two factors so that subnormals round once."""
     lines = [
@@ -242,7 +208,6 @@ def library(used: set[str], host: Host) -> str:
         "from_bf16": _LOAD_BF16,
         "to_bf16": _STORE_BF16,
         **fp16,
-        "pow_i32": _POWI,
         "exp2_f32": _exp2(host.fma),
     }
     needed = set(used)

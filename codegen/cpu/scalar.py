@@ -95,8 +95,6 @@ def binary(op: str, dtype: DType, x: str, y: str, flags: str = "") -> str:
             return f"{_INT_BINARY[op]} i32 {x}, {y}"
         if op in ("MAX", "MIN"):
             return f"call i32 @llvm.s{op.lower()}.i32(i32 {x}, i32 {y})"
-        if op == "POW":
-            return f"call i32 @pow_i32(i32 {x}, i32 {y})"
     if not dtype.is_float:
         raise Unsupported(f"{op} for {dtype}")
     if op in _FLOAT_BINARY:

@@ -85,7 +85,7 @@ def compile_file(args: argparse.Namespace, settings: Settings) -> int:
 def run_file(args: argparse.Namespace, settings: Settings) -> int:
     import tinyc
 
-    program = tinyc.load(args.file)
+    program = tinyc.load(Path(args.file))
     paths = _unique(args.input, "--input")
     types = {port.name: program.types[port.node] for port in program.inputs}
     if unknown := sorted(set(paths) - set(types)):
@@ -140,7 +140,7 @@ def _compile(
     """``file`` compiled with the options given. ``partial``: symbols may wait for the arrays of the first call."""
     import tinyc
 
-    program = tinyc.load(file) if program is None else program
+    program = tinyc.load(Path(file)) if program is None else program
     shapes = _unique(args.shape, "--shape")
     if unknown := sorted(set(shapes) - set(program.symbols)):
         why = f"the program has no symbol {', '.join(unknown)}"

@@ -10,6 +10,7 @@ This module runs in the worker process (``worker.py``), never in the caller's.
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import time
 from collections.abc import Iterable, Sequence
@@ -17,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import egglog
 from egglog import bindings
 
-VERSION: str = egglog.__version__ if hasattr(egglog, "__version__") else "unknown"
+VERSION = importlib.metadata.version("egglog")
 
 Term = tuple[str, tuple[Any, ...]]
 """A flat term: constructor name and arguments. An argument is an int (i64), a str (String) or a Ref."""

@@ -61,7 +61,8 @@ class Builder:
 
     # -- leaves
 
-    def input(self, name: str, dtype: DType, shape: Sequence[Dim]) -> Value:
+    def input(self, name: str, dtype: DType, shape: Sequence[Dim], storage: str | None = None) -> Value:
+        """A caller's array. ``storage`` is passed on as it is (document 004 §2.2: "const_pool")."""
         if name in self.inputs:
             raise TinycError(
                 "DuplicateId",
@@ -70,7 +71,9 @@ class Builder:
                 {"value": name},
             )
         result = tuple(sizes.size(dim) for dim in shape)
-        arg = {"tensor_id": name, "dtype": dtype.value, "shape": list(result)}
+        arg: dict[str, Any] = {"tensor_id": name, "dtype": dtype.value, "shape": list(result)}
+        if storage is not None:
+            arg["storage"] = storage
         value = self._emit("INPUT", (), arg, result, dtype)
         self.inputs[name] = value.id
         return value

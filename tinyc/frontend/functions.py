@@ -222,11 +222,11 @@ def sliding_window(
     return _tensor("sliding_window", x).sliding_window(kernel, axis, stride, dilation)
 
 
-def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, dtype: str | None = None) -> Tensor:
+def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, dtype: str | DType | None = None) -> Tensor:
     return _tensor("sum", x).sum(axis, keepdims, dtype)
 
 
-def prod(x: Tensor, axis: Axes = None, keepdims: bool = False, dtype: str | None = None) -> Tensor:
+def prod(x: Tensor, axis: Axes = None, keepdims: bool = False, dtype: str | DType | None = None) -> Tensor:
     return _tensor("prod", x).prod(axis, keepdims, dtype)
 
 

@@ -25,7 +25,11 @@ def load(source: str | os.PathLike[str] | dict[str, Any]) -> Program:
     if isinstance(source, dict):
         return _from_document(source)
     text = source if isinstance(source, str) else os.fspath(source)
-    if isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith(("{", "//", "/*")) and _is_text(source):
+    if (
+        isinstance(source, str)
+        and source.lstrip("\ufeff \t\r\n").startswith(("{", "//", "/*"))
+        and _is_text(source)
+    ):
         return _from_document(parse_json(source))
     return _from_document(parse_json(_read(text)), text)
 
@@ -45,7 +49,9 @@ def _read(path: str) -> str:
             raise failure("is a folder", "name a file")
         size = file.stat().st_size
         if size > MAX_BYTES:
-            raise failure(f"{size} bytes, more than {MAX_BYTES}", "give a smaller document; weights are inputs")
+            raise failure(
+                f"{size} bytes, more than {MAX_BYTES}", "give a smaller document; weights are inputs"
+            )
         return file.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise failure(f"not UTF-8 at byte {error.start}", "save the document as UTF-8 text") from None
@@ -58,7 +64,7 @@ def _from_document(document: object, path: str | None = None) -> Program:
     try:
         if not isinstance(document, dict):
             raise _unknown(f"the document is {show(document)}, not an object")
-        inner = next(iter(document.values())) if document.keys() <= {"tiny", "frontend"} and document else document
+        inner = next(iter(document.values())) if document.keys() in ({"tiny"}, {"frontend"}) else document
         kinds = [key for key in ("graph", "uops") if isinstance(inner, dict) and key in inner]
         if kinds == ["graph"]:
             return load_frontend(inner)

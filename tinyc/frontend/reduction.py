@@ -19,11 +19,11 @@ class Reduction(Elementwise):
 
     __slots__ = ()
 
-    def sum(self, axis: Axes = None, keepdims: bool = False, dtype: str | None = None) -> Self:
+    def sum(self, axis: Axes = None, keepdims: bool = False, dtype: str | DType | None = None) -> Self:
         """``dtype``: of the result; else the operand's (i32 for bool). fp16 and bf16 accumulate in fp32."""
         return self._accumulate("SUM", axis, keepdims, dtype)
 
-    def prod(self, axis: Axes = None, keepdims: bool = False, dtype: str | None = None) -> Self:
+    def prod(self, axis: Axes = None, keepdims: bool = False, dtype: str | DType | None = None) -> Self:
         return self._accumulate("PROD", axis, keepdims, dtype)
 
     def max(self, axis: Axes = None, keepdims: bool = False) -> Self:
@@ -48,7 +48,7 @@ class Reduction(Elementwise):
 
         return in_fp32(self, compute)
 
-    def _accumulate(self, op: str, axis: Axes, keepdims: bool, dtype: str | None) -> Self:
+    def _accumulate(self, op: str, axis: Axes, keepdims: bool, dtype: str | DType | None) -> Self:
         plain = DType.I32 if self.dtype is DType.BOOL else self.dtype
         result = plain if dtype is None else dtype_named(dtype, {"op": op})
         wide = DType.FP32 if result.is_float else result

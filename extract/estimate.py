@@ -1,0 +1,75 @@
+"""The work of a Region as it will be computed, read off its lets; the same for extracted and for naive kernels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tinyc.ir.plan import Plan
+from tinyc.ir.region import Binary, Cast, Const, Read, Reduce, Region, Select, Unary, Within, free_axes, operands
+
+from .cost import CostModel, Work, weight
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """``flops``: arithmetic, a multiply-add is 2. ``bytes``: each buffer read once, outputs written once.
+    ``time_s``: the cost model's estimate."""
+
+    flops: float
+    bytes: float
+    time_s: float
+    work: Work
+
+
+def estimate(region: Region, plan: Plan, model: CostModel) -> Estimate:
+    """Estimates one kernel."""
+    sizes = {axis.name: axis.size for axis in region.iters}
+    for let in region.lets:
+        if isinstance(let.value, Reduce):
+            sizes.update({axis.name: axis.size for axis in let.value.axes})
+    free = free_axes(region)
+    order = [axis.name for axis in region.iters]
+    tiled = _tiled_lets(region, plan)
+    flops = ops = contracted = 0.0
+    for let in region.lets:
+        count = math.prod(sizes[name] for name in free[let.name])
+        match let.value:
+            case Reduce(_, axes, _):
+                inner = math.prod(axis.size for axis in axes)
+                repeats = _repeats(free[let.name], order, sizes)
+                flops += count * inner
+                if let.name in tiled:
+                    contracted += count * inner
+                else:
+                    ops += count * inner * repeats
+            case Unary() | Binary():
+                flops += count
+                if let.name in tiled:
+                    contracted += count
+                else:
+                    ops += count * weight(let.value.op)
+            case Cast() | Select() | Within() | Read():
+                ops += count * (weight(type(let.value).__name__))
+            case Const():
+                pass
+    moved = sum(ref.bytes for ref in region.inputs)
+    written = sum(ref.bytes for ref in region.outputs)
+    work = Work(contracted, ops, moved, written)
+    return Estimate(flops, moved + written, model.kernel(work), work)
+
+
+def _tiled_lets(region: Region, plan: Plan) -> set[str]:
+    """The contraction's sum and its product, where the plan tiles them."""
+    contraction = plan.contraction
+    if contraction is None or not contraction.m or not contraction.n:
+        return set()
+    reduce = next(let for let in region.lets if let.name == contraction.reduce)
+    return {reduce.name, *operands(reduce.value)}
+
+
+def _repeats(axes: frozenset[str], order: list[str], sizes: dict[str, int]) -> float:
+    """How often a reduction is repeated because an output axis outside those it depends on encloses it."""
+    outer = [name for name in order if sizes[name] > 1]
+    last = max((number for number, name in enumerate(outer) if name in axes), default=-1)
+    return float(math.prod(sizes[name] for name in outer[:last] if name not in axes))

@@ -1,0 +1,296 @@
+"""``optimize_and_compile``: the whole way from a program to something that can be called.
+
+verify -> saturate (rules/) -> extract -> Regions, Plans, ExecutionPlan -> code for the target.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tinyc.egraph.rulefiles import load_rules
+from tinyc.egraph.saturate import Budget, Saturation, saturate
+from tinyc.extract.base import base_program
+from tinyc.extract.cost import CostModel, Roofline
+from tinyc.extract.greedy import Choice, extract
+from tinyc.extract.hardware import hardware
+from tinyc.extract.regions import build
+from tinyc.extract.report import ExtractionReport, make_report
+from tinyc.extract.view import View
+from tinyc.frontend import load
+from tinyc.ir.diagnostics import Diagnostic, TinycError
+from tinyc.ir.document import dumps, program_to_document
+from tinyc.ir.dump import execution_to_json, plan_to_json, region_to_json
+from tinyc.ir.plan import ExecutionPlan, Extracted, Plan
+from tinyc.ir.region import Region
+from tinyc.ir.tiny import Program
+from tinyc.ir.verify import bind
+from tinyc.runtime.arrays import bind_shapes, place_arguments, receive, returned
+
+from .settings import read_settings
+
+if TYPE_CHECKING:
+    from tinyc.runtime.cpu import Executable
+
+__all__ = ["Budget", "Compiled", "KernelInfo", "optimize_and_compile"]
+
+STAGES = ("tiny", "region", "plan", "exec", "llvm")
+"""What :meth:`Compiled.dump` and ``--dump`` know, in pipeline order."""
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """One kernel: ``name`` is the entry symbol of ``source``, the whole text that is compiled."""
+
+    name: str
+    source: str
+    region: Region
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class _Options:
+    target: str
+    rules: tuple[str | Path, ...]
+    without: tuple[str, ...]
+    also: tuple[str, ...]
+    budget: Budget
+    cost_model: CostModel | None
+
+
+def optimize_and_compile(
+    program: Program | str | os.PathLike[str] | dict[str, Any],
+    target: str = "cpu",
+    shapes: Mapping[str, int] | None = None,
+    rules: Sequence[str | Path] = (),
+    without: Sequence[str] = (),
+    also: Sequence[str] = (),
+    budget: Budget | None = None,
+    cost_model: CostModel | None = None,
+) -> Compiled:
+    """Finds the fast program and compiles it.
+
+    Args:
+        program: a Program (``tinyc.load``, ``tinyc.trace``), a path, or a parsed document.
+        target: "cpu", or "auto" (what this machine has; today always "cpu").
+        shapes: sizes of symbols. The rest bind from the arguments of the first call, which compiles then.
+        rules: extra ``.egg`` files or folders, added to the built-in ones.
+        without: rulesets to leave out. also: rulesets that are off by default, to switch on.
+        budget: limits of the optimisation; running out gives the best program so far and a warning.
+        cost_model: replaces the roofline model.
+
+    Raises:
+        TinycError: for whatever is wrong with the program, the rules or the options.
+    """
+    target = "cpu" if target == "auto" else target
+    hardware(target)
+    if target != "cpu":
+        raise TinycError(
+            "TargetUnavailable",
+            f"code for {target} is not generated yet",
+            'use target="cpu"',
+            at={"layer": "compiler", "value": target},
+        )
+    given = program if isinstance(program, Program) else load(program)
+    options = _Options(
+        target,
+        (*read_settings().rules, *_several(rules)),
+        tuple(_several(without)),  # type: ignore[arg-type]
+        tuple(_several(also)),  # type: ignore[arg-type]
+        budget or Budget(),
+        cost_model,
+    )
+    load_rules(options.rules).active(options.without, options.also)  # a wrong name is an error now, not at a call
+    if shapes:
+        given = bind(given, dict(shapes))
+    return Compiled(given, options)
+
+
+def _several(value: Sequence[str | Path] | str | Path) -> tuple[str | Path, ...]:
+    return (value,) if isinstance(value, (str, Path)) else tuple(value)
+
+
+@dataclass(frozen=True)
+class _Built:
+    """One binding of the symbols, compiled."""
+
+    program: Program
+    extracted: Extracted
+    report: ExtractionReport
+    executable: Executable
+
+
+class Compiled:
+    """A compiled program. Call it with arrays, by name or in signature order.
+
+    Where symbols are unbound it compiles at the first call with each binding; until then ``report``, ``kernels``,
+    ``plan`` and most of ``dump`` raise UnboundSymbol.
+    """
+
+    def __init__(self, program: Program, options: _Options) -> None:
+        self.program = program
+        self._options = options
+        self._built: dict[tuple[tuple[str, int], ...], _Built] = {}
+        self._latest: _Built | None = None
+        self._lock = threading.Lock()
+        if not program.symbols:
+            self._latest = self._bound({})
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The outputs for these inputs: the array itself, or a tuple in signature order for several.
+
+        Arrays keep their kind: numpy in, numpy out; torch in, torch out. Raises TinycError InputMismatch for a wrong
+        name, number, shape, and DTypeMismatch for a wrong dtype; nothing is cast.
+        """
+        given = place_arguments(self.program, args, kwargs)
+        arrays, kind = receive(self.program, given)
+        built = self._latest if not self.program.symbols else self._bound(bind_shapes(self.program, arrays))
+        assert built is not None
+        outputs = built.executable(arrays)
+        results = tuple(returned(output, kind) for output in outputs)
+        return results[0] if len(results) == 1 else results
+
+    @property
+    def report(self) -> ExtractionReport:
+        """What was chosen and why; of the latest binding where there are several."""
+        return self._ready("report").report
+
+    @property
+    def kernels(self) -> tuple[KernelInfo, ...]:
+        built = self._ready("kernels")
+        return tuple(
+            KernelInfo(kernel.name, kernel.source, region, plan)
+            for kernel, region, plan in zip(
+                built.executable.kernels, built.extracted.regions, built.extracted.plans, strict=True
+            )
+        )
+
+    @property
+    def plan(self) -> ExecutionPlan:
+        return self._ready("plan").extracted.execution
+
+    @property
+    def executable(self) -> Executable:
+        """The CPU runtime's object: memory figures and profiling."""
+        return self._ready("executable").executable
+
+    def dump(self, stage: str) -> str:
+        """One of the stages in :data:`STAGES` as text: strict JSON ``{"<stage>": …}``."""
+        if stage not in STAGES:
+            raise TinycError(
+                "InvalidArgument",
+                f"there is no stage {stage!r}",
+                f"the stages are {', '.join(STAGES)}",
+                at={"layer": "compiler", "value": stage},
+            )
+        if stage == "tiny":
+            return dumps({"tiny": program_to_document(self._latest.program if self._latest else self.program)})
+        extracted = self._ready("dump").extracted
+        if stage == "exec":
+            return dumps({"exec": execution_to_json(extracted.execution)})
+        if stage == "region":
+            return dumps({"region": [region_to_json(region) for region in extracted.regions]})
+        if stage == "plan":
+            pairs = zip(extracted.regions, extracted.plans, strict=True)
+            return dumps({"plan": [plan_to_json(region.name, plan) for region, plan in pairs]})
+        return dumps({"llvm": [{"kernel": kernel.name, "source": kernel.source} for kernel in self.kernels]})
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(port.name for port in self.program.inputs)
+        state = f"{len(self.kernels)} kernels" if self._latest else "not bound yet"
+        return f"<tinyc.Compiled ({inputs}) on {self._options.target}: {state}>"
+
+    def _ready(self, what: str) -> _Built:
+        if self._latest is None:
+            names = ", ".join(self.program.symbols)
+            raise TinycError(
+                "UnboundSymbol",
+                f"{what} is not known before the symbols {names} are bound",
+                f"pass shapes={{{', '.join(f'{name!r}: …' for name in self.program.symbols)}}}, or call it once",
+                at={"layer": "compiler"},
+            )
+        return self._latest
+
+    def _bound(self, shapes: Mapping[str, int]) -> _Built:
+        key = tuple(sorted(shapes.items()))
+        with self._lock:
+            if key not in self._built:
+                program = bind(self.program, dict(shapes)) if shapes else self.program
+                self._built[key] = _compile(program, self._options)
+            self._latest = self._built[key]
+            return self._latest
+
+
+def _compile(program: Program, options: _Options) -> _Built:
+    from tinyc.runtime.cpu import Executable
+
+    model = options.cost_model or Roofline(hardware(options.target))
+    seconds: dict[str, float] = {}
+    started = time.perf_counter()
+
+    def lap(stage: str) -> None:
+        nonlocal started
+        seconds[stage] = time.perf_counter() - started
+        started = time.perf_counter()
+
+    saturation = saturate(program, load_rules(options.rules), options.without, options.also, options.budget)
+    lap("saturate")
+    warnings = list(saturation.warnings)
+    naive = base_program(program)
+    found = _extract(program, saturation, model)
+    extracted, fused = found if found is not None else (naive, {})
+    if found is None and not warnings:
+        warnings.append(
+            Diagnostic(
+                "EngineLost",
+                "no whole program could be extracted from the e-graph; the naive program is used",
+                "look at the rulesets that were left out, or report this program",
+                {"layer": "extract"},
+            )
+        )
+    lap("extract")
+    executable = Executable(extracted, read_settings().num_threads)
+    lap("codegen")
+    report = make_report(
+        options.target, model, extracted, naive, saturation, fused, tuple(warnings), seconds, found is None
+    )
+    return _Built(program, extracted, report, executable)
+
+
+def _extract(
+    program: Program, saturation: Saturation, model: CostModel
+) -> tuple[Extracted, dict[str, tuple[str, ...]]] | None:
+    if saturation.graph is None or len(saturation.graph.outputs) != len(program.outputs):
+        return None
+    view = View(saturation.graph)
+    sizes = {}
+    for number, port in enumerate(program.inputs):
+        size = program.types[port.node].dtype.itemsize
+        for extent in program.types[port.node].shape:
+            size *= int(extent)
+        sizes[number] = size
+    choice = extract(view, model, sizes)
+    if choice is None:
+        return None
+    extracted = build(program, view, choice)
+    return extracted, _fused(program, view, choice, extracted)
+
+
+def _fused(program: Program, view: View, choice: Choice, extracted: Extracted) -> dict[str, tuple[str, ...]]:
+    """Region name -> ids of the document's nodes whose values it computes, in document order."""
+    fused = {}
+    for kernel, region in zip(choice.kernels, extracted.regions, strict=True):
+        numbers = {
+            view.graph.names[cls]
+            for (cls, _), item in kernel.items.items()
+            if cls in view.graph.names and item.head not in ("Read", "Const")
+        }
+        fused[region.name] = tuple(program.nodes[number].id for number in sorted(numbers))
+    return fused
+
+

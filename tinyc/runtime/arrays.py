@@ -1,0 +1,149 @@
+"""Arrays of the caller: which input each one is, whether it fits, and results of the caller's kind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinyc.ir.diagnostics import TinycError
+from tinyc.ir.dims import names, substitute
+from tinyc.ir.dtypes import DType, dtype_of
+from tinyc.ir.tiny import Program
+
+Array = NDArray[Any]
+
+
+def place_arguments(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """One argument per input, in signature order. Raises InputMismatch for too many, too few or unknown ones."""
+    inputs = [port.name for port in program.inputs]
+    if len(args) > len(inputs):
+        raise _mismatch(f"{len(args)} positional arguments for {len(inputs)} inputs", inputs)
+    given = dict(zip(inputs, args, strict=False))
+    for name, value in kwargs.items():
+        if name not in inputs:
+            raise _mismatch(f"there is no input {name!r}", inputs)
+        if name in given:
+            raise _mismatch(f"input {name!r} is given twice", inputs)
+        given[name] = value
+    missing = [name for name in inputs if name not in given]
+    if missing:
+        raise _mismatch(f"missing: {', '.join(missing)}", inputs)
+    return [given[name] for name in inputs]
+
+
+def receive(program: Program, given: Sequence[Any]) -> tuple[list[Array], str]:
+    """Contiguous numpy arrays of the declared dtypes and ranks, and the kind of arrays they came as.
+
+    Shapes with symbols are checked when they are bound. Raises DTypeMismatch and InputMismatch.
+    """
+    kind = "torch" if any(_is_torch(value) for value in given) else "numpy"
+    arrays = []
+    for port, value in zip(program.inputs, given, strict=True):
+        declared = program.types[port.node]
+        array = _as_numpy(port.name, value, declared.dtype)
+        found = dtype_of(array)
+        if found is not declared.dtype:
+            raise TinycError(
+                "DTypeMismatch",
+                f"input {port.name!r} has dtype {array.dtype}, the program declares {declared.dtype.value}",
+                "convert the array before the call; tinyc never casts inputs",
+                at={"layer": "runtime", "value": port.name},
+            )
+        shape = declared.shape
+        fits = len(array.shape) == len(shape) and all(
+            isinstance(want, str) or size == want for size, want in zip(array.shape, shape, strict=True)
+        )
+        if not fits:
+            raise TinycError(
+                "InputMismatch",
+                f"input {port.name!r} has shape {list(array.shape)}, the program declares {list(shape)}",
+                "pass an array of the declared shape",
+                at={"layer": "runtime", "value": port.name},
+            )
+        arrays.append(np.ascontiguousarray(array).reshape(array.shape))
+    return arrays, kind
+
+
+def bind_shapes(program: Program, arrays: Sequence[Array]) -> dict[str, int]:
+    """The sizes of the program's symbols, from the shapes of its inputs. Raises InputMismatch, UnboundSymbol."""
+    bound: dict[str, int] = {}
+    for port, array in zip(program.inputs, arrays, strict=True):
+        for want, size in zip(program.types[port.node].shape, array.shape, strict=True):
+            if isinstance(want, str) and names(want) == {want} and bound.setdefault(want, size) != size:
+                raise TinycError(
+                    "InputMismatch",
+                    f"symbol {want} is {bound[want]} and, in input {port.name!r}, {size}",
+                    "pass arrays whose shapes agree",
+                    at={"layer": "runtime", "value": port.name},
+                )
+    missing = [symbol for symbol in program.symbols if symbol not in bound]
+    if missing:
+        raise TinycError(
+            "UnboundSymbol",
+            f"the arguments do not determine {', '.join(missing)}",
+            "pass shapes={…} to optimize_and_compile",
+            at={"layer": "runtime"},
+        )
+    for port, array in zip(program.inputs, arrays, strict=True):
+        for want, size in zip(program.types[port.node].shape, array.shape, strict=True):
+            if substitute(want, bound) != size:
+                raise TinycError(
+                    "InputMismatch",
+                    f"input {port.name!r} has size {size} where {want} is {substitute(want, bound)}",
+                    "pass arrays whose shapes agree",
+                    at={"layer": "runtime", "value": port.name},
+                )
+    return bound
+
+
+def returned(array: Array, kind: str) -> Any:
+    """A result as the caller's kind of array."""
+    if kind != "torch":
+        return array
+    torch = sys.modules["torch"]
+    if dtype_of(array) is DType.BF16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _is_torch(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach")
+
+
+def _as_numpy(name: str, value: Any, dtype: DType) -> Array:
+    if isinstance(value, np.ndarray):
+        return value
+    try:
+        if _is_torch(value):
+            torch = sys.modules["torch"]
+            tensor = value.detach()
+            if tensor.dtype == torch.bfloat16:
+                return np.asarray(tensor.view(torch.int16).numpy().view(DType.BF16.numpy))
+            return np.asarray(tensor.numpy())
+        if hasattr(value, "__dlpack__"):
+            return np.from_dlpack(value)
+        if isinstance(value, np.generic):
+            return np.asarray(value)
+    except (TypeError, RuntimeError, BufferError, ValueError) as error:
+        raise TinycError(
+            "InputMismatch",
+            f"input {name!r} cannot be read as an array in this process's memory: {error}",
+            "pass a numpy array, or an array on the CPU that offers __dlpack__",
+            at={"layer": "runtime", "value": name},
+        ) from None
+    raise TinycError(
+        "InputMismatch",
+        f"input {name!r} is a {type(value).__name__}, not an array",
+        "pass a numpy array or anything with __dlpack__",
+        at={"layer": "runtime", "value": name},
+    )
+
+
+def _mismatch(why: str, inputs: Sequence[str]) -> TinycError:
+    return TinycError(
+        "InputMismatch", why, f"the inputs are {', '.join(inputs) or 'none'}", at={"layer": "runtime"}
+    )
