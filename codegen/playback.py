@@ -198,4 +198,3 @@ def _cast(value: Array, source: DType, target: DType) -> Array:
         clipped = np.clip(np.nan_to_num(value.astype(np.float64), nan=0.0), -(2.0**31), 2.0**31 - 1)
         return clipped.astype(np.int32)
     return value.astype(np.int32 if target is DType.I32 else np.float32)
-

@@ -308,7 +308,7 @@ def item_work(view: View, cls: str, item: Item, tiled: bool = True) -> Work:
         free = view.free[cls]
         count = points((*free, *axes))  # type: ignore[misc]
         tiled = tiled and bool(m) and bool(n) and all(axis_id(axis) < LEVEL for axis in free)
-        return Work(flops=2 * count) if tiled else Work(ops=3 * loop_points(free) * points(axes))  # type: ignore[arg-type]
+        return Work(flops=2 * count) if tiled else Work(ops=2 * loop_points(free) * points(axes))  # type: ignore[arg-type]
     if item.head == "Reduce":
         return Work(ops=loop_points(view.free[cls]) * points(item.payload))  # type: ignore[arg-type]
     return Work(ops=weight(item.op) * points(view.free[cls]))

@@ -203,7 +203,7 @@ class TestCompile:
     def test_dumps_are_numbered_in_pipeline_order_and_strict_json(
         self, program: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert main(["compile", program, "--dump=exec,plan,region,tiny,cu", "--out", "deep/out"]) == 0
+        assert main(["compile", program, "--dump=exec,plan,region,tiny,llvm", "--out", "deep/out"]) == 0
         printed = capsys.readouterr().out.splitlines()
         assert set(printed) == {str(path) for path in Path("deep/out").iterdir()}
         names = [Path(line).name for line in printed]
@@ -213,7 +213,7 @@ class TestCompile:
             "region",
             "plan",
             "exec",
-            "cu",
+            "llvm",
         ]
         for path in Path("deep/out").glob("*.json"):
             (stage,) = json.loads(path.read_text(), parse_constant=pytest.fail)
@@ -449,29 +449,32 @@ def test_a_terminal_that_cannot_encode_still_shows_the_text() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds its processes through /proc")
-@pytest.mark.parametrize("delay", [0.1, 0.6, 1.2])
+@pytest.mark.parametrize("delay", [0, 0.1, 0.4, 1.0])
 def test_ctrl_c_leaves_nothing_behind(delay: float, tmp_path: Path) -> None:
     """Interrupted at any moment: status 130, no output, no temporary file, no process, no traceback."""
     document = affine(size=64)
-    for index in range(400):  # long enough that compiling is not over
+    for index in range(2000):  # long enough that compiling is not over
         document["uops"].append(
             {"id": f"n{index}", "uop": "SIN", "src": [document["uops"][-1]["id"]], "arg": {}}
         )
     file = write("long.json", document)
     mark = f"TINYC_TEST_MARK={tmp_path}"  # every process that the command starts inherits it
+    # what the script `tinyc` does; "up" says that the interpreter itself has started, which is not ours to test
+    code = "import sys; from tinyc.cli import main; print('up', flush=True); sys.exit(main(sys.argv[1:]))"
     process = subprocess.Popen(
-        tinyc_command("compile", file, "--out", "out/deep"),
+        [sys.executable, "-c", code, "compile", file, "--out", "out/deep"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=environment() | dict([mark.split("=", 1)]),
         start_new_session=True,
     )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
     time.sleep(delay)
     os.killpg(process.pid, signal.SIGINT)
     _, error = process.communicate(timeout=60)
-    assert process.returncode == 130, error
-    assert "Traceback" not in error
+    assert (process.returncode, error) == (130, "interrupted\n")
     assert files() == {file}
     assert not Path("out").exists()
     deadline = time.monotonic() + 10

@@ -6,28 +6,43 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tinyc import __version__
-from tinyc.commands import doctor, programs, rules
-from tinyc.commands.console import OutputClosed
-from tinyc.ir.diagnostics import TinycError
-from tinyc.settings import debug_wanted, read_settings
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command (default: of ``sys.argv``) and gives back the exit status. Never raises."""
+    with _leaving_at_once_on_ctrl_c():
+        # not at the top: these load numpy, which turns a Ctrl-C that meets its import into an ImportError
+        from tinyc.commands import doctor, programs, rules
+        from tinyc.commands.console import OutputClosed
+        from tinyc.ir.diagnostics import TinycError
+        from tinyc.settings import read_settings
+
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(
                 errors="backslashreplace"
             )  # a terminal that cannot show "×" still gets the text
+    parser = argparse.ArgumentParser(
+        prog="tinyc", description="A tensor compiler built as a rewrite-rule engine."
+    )
+    parser.add_argument("--version", action="version", version=f"tinyc {__version__}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for module in (programs, rules, doctor):
+        module.add(subparsers)
+
     try:
-        args = _parser().parse_args(argv)
-        return args.command(args, read_settings())
+        args = parser.parse_args(argv)
+        status: int = args.command(args, read_settings())
+        return status
     except SystemExit as stop:  # argparse: 0 after --help and --version, 2 after a usage error
         return stop.code if isinstance(stop.code, int) else 2
     except TinycError as error:
@@ -41,16 +56,40 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        what = f"{type(error).__name__}: {error}"
         _say_error(
-            f"a fault of tinyc itself, not of your program: {what}\n"
+            f"a fault of tinyc itself, not of your program: {type(error).__name__}: {error}\n"
             "  report it with the output of `TINYC_DEBUG=1` and `tinyc doctor --json`"
             " (CONTRIBUTING.md, Reporting a fault)"
         )
         return 3
 
 
+@contextlib.contextmanager
+def _leaving_at_once_on_ctrl_c() -> Iterator[None]:
+    """For the time in which there is nothing to clean up yet. Leaves other handlers of SIGINT alone."""
+    ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if not ours:
+        yield
+        return
+    signal.signal(signal.SIGINT, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _leave(*_: object) -> None:
+    os.write(2, b"interrupted\n")
+    os._exit(130)
+
+
 def _say_error(text: str) -> None:
+    from tinyc.ir.diagnostics import TinycError
+    from tinyc.settings import debug_wanted
+
     try:
         debug = debug_wanted()
     except TinycError:  # TINYC_DEBUG itself is wrong, which is what ``text`` says
@@ -58,14 +97,3 @@ def _say_error(text: str) -> None:
     if debug:
         traceback.print_exc()
     print(f"tinyc: error: {text}", file=sys.stderr)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tinyc", description="A tensor compiler built as a rewrite-rule engine."
-    )
-    parser.add_argument("--version", action="version", version=f"tinyc {__version__}")
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in (programs, rules, doctor):
-        module.add(subparsers)
-    return parser

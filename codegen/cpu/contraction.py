@@ -45,7 +45,9 @@ def emit_contraction(emitter: Emitter, plan: Contraction) -> int | None:
             _pack(emitter, lhs, rows, depth, left, mr)
             _pack(emitter, rhs, columns, depth, right, nr)
             _multiply(emitter, rows, columns, depth, (left, right, tile), (mr, nr, nc))
-        frame.staged[plan.reduce] = Staged(tile, (Block(m, rows.base, rows.count, mc), Block(n, columns.base, columns.count, nc)))
+        frame.staged[plan.reduce] = Staged(
+            tile, (Block(m, rows.base, rows.count, mc), Block(n, columns.base, columns.count, nc))
+        )
         with ExitStack() as loops:
             for part in (rows, columns):
                 loop = emitter.loop("0", part.count, part.extent, hint="i", group=part.group, base=part.base)
@@ -58,7 +60,11 @@ def emit_contraction(emitter: Emitter, plan: Contraction) -> int | None:
 def _roles(emitter: Emitter, plan: Contraction) -> tuple[Group, Group, Group, Group, str, str] | None:
     """Outer axes, m, n, k, lhs, rhs; n holds the last iter, and the operands are what is multiplied."""
     reduce = emitter.lets[plan.reduce]
-    if not isinstance(reduce.value, Reduce) or reduce.value.op != "SUM" or reduce.dtype not in (DType.FP32, DType.I32):
+    if (
+        not isinstance(reduce.value, Reduce)
+        or reduce.value.op != "SUM"
+        or reduce.dtype not in (DType.FP32, DType.I32)
+    ):
         return None
     body = emitter.lets[reduce.value.body]
     if not isinstance(body.value, Binary) or body.value.op != "MUL" or body.dtype is not reduce.dtype:
@@ -66,7 +72,9 @@ def _roles(emitter: Emitter, plan: Contraction) -> tuple[Group, Group, Group, Gr
     if {body.value.x, body.value.y} != {plan.lhs, plan.rhs}:
         return None
     iters = emitter.region.iters
-    m, n, batch = (tuple(item for item in iters if item.name in names) for names in (plan.m, plan.n, plan.batch))
+    m, n, batch = (
+        tuple(item for item in iters if item.name in names) for names in (plan.m, plan.n, plan.batch)
+    )
     lhs, rhs = plan.lhs, plan.rhs
     if m and m[-1] is iters[-1]:
         m, n, lhs, rhs = n, m, rhs, lhs
@@ -87,7 +95,9 @@ def _roles(emitter: Emitter, plan: Contraction) -> tuple[Group, Group, Group, Gr
     return Group((*batch, *moved_m, *moved_n)), Group(m), Group(n), k, lhs, rhs
 
 
-def _split(axes: tuple[Axis, ...], iters: tuple[Axis, ...], enough: int) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+def _split(
+    axes: tuple[Axis, ...], iters: tuple[Axis, ...], enough: int
+) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
     """Leading axes that are apart from the others in the output, given up where ``enough`` points remain."""
     start = len(axes) - 1
     while start and iters.index(axes[start - 1]) + 1 == iters.index(axes[start]):
@@ -160,14 +170,18 @@ def _panels(
         first = emitter.put(panel, f"mul nuw nsw i64 {panel.index}, {width}", "first")
         base = emitter.put(panel, f"add nuw nsw i64 {part.base}, {first}", "base")
         start = emitter.put(panel, f"mul nuw nsw i64 {panel.index}, {width * depth.extent}", "start")
-        with emitter.loop("0", depth.count, depth.extent, hint="k", group=depth.group, base=depth.base) as row:
+        with emitter.loop(
+            "0", depth.count, depth.extent, hint="k", group=depth.group, base=depth.base
+        ) as row:
             line = emitter.put(row, f"mul nuw nsw i64 {row.local}, {width}", "line")
             line = emitter.put(row, f"add nuw nsw i64 {start}, {line}", "line")
             with emitter.loop("0", str(inside), inside, hint="x", group=part.group, base=base) as point:
                 emitter.demand([operand])
                 position = emitter.put(point, f"add nuw nsw i64 {line}, {point.local}", "at")
                 panels = _at(emitter, emitter.frames[0], offset)
-                address = emitter.put(point, f"getelementptr inbounds {kind}, ptr {panels}, i64 {position}", "p")
+                address = emitter.put(
+                    point, f"getelementptr inbounds {kind}, ptr {panels}, i64 {position}", "p"
+                )
                 emitter.store(point, emitter.value(operand), address, store)
 
 
@@ -230,11 +244,15 @@ def micro_kernel(host: Host, dtype: DType, mr: int, nr: int, nc: int) -> str:
         out.append(f"  %a{i}.p = getelementptr inbounds {kind}, ptr %a.row, i64 {i}")
         out.append(f"  %a{i}.s = load {kind}, ptr %a{i}.p, align 4")
         out.append(f"  %a{i}.i = insertelement {vector} poison, {kind} %a{i}.s, i32 0")
-        out.append(f"  %a{i} = shufflevector {vector} %a{i}.i, {vector} poison, <{lanes} x i32> zeroinitializer")
+        out.append(
+            f"  %a{i} = shufflevector {vector} %a{i}.i, {vector} poison, <{lanes} x i32> zeroinitializer"
+        )
         for j in range(nr // lanes):
             product = f"{vector} %a{i}, {vector} %b{j}"
             if kind == "float" and host.fma:
-                out.append(f"  %t{i}.{j} = call {vector} @llvm.fma.v{lanes}f32({product}, {vector} %s{i}.{j})")
+                out.append(
+                    f"  %t{i}.{j} = call {vector} @llvm.fma.v{lanes}f32({product}, {vector} %s{i}.{j})"
+                )
                 continue
             f = "f" if kind == "float" else ""
             out.append(f"  %m{i}.{j} = {f}mul {vector} %a{i}, %b{j}")

@@ -36,6 +36,8 @@ from .host import Host
 
 #: largest staged array in bytes; a Reduce that would need more is computed again instead
 STAGE_LIMIT = 8 << 20
+#: how many threads one may expect to repeat what is computed before the parallel loop
+THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ class Staged:
 class Frame:
     """An open loop.
 
-    ``local``: its variable; ``index``: the flat index of ``group``; ``over``: the axes that it moves along;
-    ``trip``: the most turns that it makes; ``blocks``: what loops inside are confined to. ``values`` and ``exprs``
+    ``local``: its variable; ``index``: the flat index of ``group``; ``parts``: the axes that it moves along
+    and how many turns it makes for them; ``blocks``: what loops inside are confined to. ``values`` and ``exprs``
     are what has been computed here, by let and by text.
     """
 
@@ -99,13 +101,16 @@ class Frame:
     group: Group = field(default_factory=lambda: Group(()))
     index: str = "0"
     local: str = "0"
-    over: frozenset[str] = frozenset()
-    trip: int = 1
+    parts: tuple[tuple[frozenset[str], int], ...] = ()
     blocks: list[Block] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
     exprs: dict[tuple[str, ...], str] = field(default_factory=dict)
     staged: dict[str, Staged] = field(default_factory=dict)
+
+    def turns_without(self, axes: frozenset[str]) -> int:
+        """How often it comes to the same point of ``axes``."""
+        return math.prod(turns for over, turns in self.parts if over.isdisjoint(axes))
 
 
 class Emitter:
@@ -182,14 +187,16 @@ class Emitter:
         base: str = "0",
         over: frozenset[str] = frozenset(),
     ) -> Iterator[Frame]:
-        """A loop over ``begin <= i < end``. With ``group``, its flat index is ``base + i``."""
+        """A loop over ``begin <= i < end``, at most ``trip`` turns along the axes ``over`` or those of ``group``.
+
+        With ``group``, its flat index is ``base + i``.
+        """
         self._count += 1
         label = f"{hint}.{self._count}"
-        frame = Frame(f"{label}.body", group or Group(()), f"%{label}", f"%{label}", over, trip)
-        if group is not None:
-            frame.over |= group.names
-            if base != "0":
-                frame.index = self.put(frame, f"add nuw nsw i64 {base}, %{label}", "at")
+        frame = Frame(f"{label}.body", group or Group(()), f"%{label}", f"%{label}")
+        frame.parts = ((group.names if group else over, trip),)
+        if group is not None and base != "0":
+            frame.index = self.put(frame, f"add nuw nsw i64 {base}, %{label}", "at")
         self.frames.append(frame)
         yield frame
         self.frames.pop()
@@ -213,9 +220,9 @@ class Emitter:
     @contextmanager
     def tiles(self, outer: Group, blocks: tuple[tuple[Group, int], ...]) -> Iterator[Frame]:
         """The parallel loop over [%begin, %end): every point of ``outer``, every block of each blocked group."""
-        extent = tile_count(outer, blocks)
-        over = outer.names.union(*(group.names for group, _ in blocks))
-        with self.loop("%begin", "%end", extent, hint="tile", over=over) as frame:
+        parts = tuple((group.names, -(-group.size // size)) for group, size in blocks)
+        with self.loop("%begin", "%end", tile_count(outer, blocks), hint="tile") as frame:
+            frame.parts = ((outer.names, outer.size), *parts)
             part = frame.index
             for group, size in reversed(blocks):
                 number = -(-group.size // size)
@@ -263,7 +270,9 @@ class Emitter:
         """An i64 value. Sums are built from the outermost loop inwards, so that parts stay outside."""
         return self._sum(str(expression.const), list(expression.terms), [])
 
-    def _sum(self, total: str, terms: list[tuple[int, str | FloorDiv]], extra: list[tuple[int, int, str]]) -> str:
+    def _sum(
+        self, total: str, terms: list[tuple[int, str | FloorDiv]], extra: list[tuple[int, int, str]]
+    ) -> str:
         """``total + terms + extra``; an extra is (depth, factor, value)."""
         by_depth: dict[int, dict[str, int]] = {}
         parts = list(extra)
@@ -370,7 +379,9 @@ class Emitter:
             pointer, ref = self.outputs[item.to]
             position = self.index(where)
             address = self.put(
-                self.top, f"getelementptr inbounds {scalar.MEMORY[ref.dtype]}, ptr {pointer}, i64 {position}", "p"
+                self.top,
+                f"getelementptr inbounds {scalar.MEMORY[ref.dtype]}, ptr {pointer}, i64 {position}",
+                "p",
             )
             self.store(self.top, self.value(item.value), address, ref.dtype)
 
@@ -415,7 +426,9 @@ class Emitter:
                 pointer, ref = self.buffers[tensor]
                 position = self.element(ref, index_map)
                 kind = scalar.MEMORY[ref.dtype]
-                address = self.put(frame, f"getelementptr inbounds {kind}, ptr {pointer}, i64 {position}", "p")
+                address = self.put(
+                    frame, f"getelementptr inbounds {kind}, ptr {pointer}, i64 {position}", "p"
+                )
                 return self.load(frame, address, ref.dtype, hint)
             case Const(bits):
                 return scalar.constant(bits, dtype)
@@ -495,7 +508,8 @@ class Emitter:
         free = self.free[let.name]
         for number in range(1, depth + 1):
             frame = self.frames[number]
-            wasted = frame.trip > 1 and frame.over.isdisjoint(free)
+            # a Reduce before the parallel loop is computed by every thread, so that must save something
+            wasted = frame.turns_without(free) > (THREADS if number == 1 else 1)
             bound = self.vector is not None and frame.group == self.vector
             if wasted or bound and let.name in self.columns:
                 with self.at(number - 1):
@@ -550,7 +564,10 @@ class Emitter:
             return
         (group, block), *rest = loops
         block = block or self.full(group)
-        with self.loop("0", block.count, block.extent, hint=hint, group=group, base=block.base), self._nest(rest, hint):
+        with (
+            self.loop("0", block.count, block.extent, hint=hint, group=group, base=block.base),
+            self._nest(rest, hint),
+        ):
             yield
 
     def _accumulate(self, let: Let, value: Reduce) -> str:
@@ -710,7 +727,11 @@ def describe(region: Region) -> list[str]:
 
 
 def _describe(
-    let: Let, values: dict[str, str], tensors: dict[str, str], names: dict[str, str], rename: dict[str, Affine]
+    let: Let,
+    values: dict[str, str],
+    tensors: dict[str, str],
+    names: dict[str, str],
+    rename: dict[str, Affine],
 ) -> str:
     match let.value:
         case Read(tensor, index_map):

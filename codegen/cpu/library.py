@@ -150,6 +150,7 @@ define internal i16 @to_fp16(float %x) alwaysinline nounwind {
 """,
 }
 
+
 def _exp2(fma: bool) -> str:
     """2**x: x = n + f, polynomial in f, scaled by 2**n in two factors so that subnormals round once."""
     lines = [

@@ -43,7 +43,11 @@ def emit_loops(emitter: Emitter) -> int:
         outer.append(rest.pop(0))
     inner = [last]
     before = outer if not reduces else rest
-    while before and emitter.merges(before[-1], inner[0]) and iters.index(inner[0]) - 1 == iters.index(before[-1]):
+    while (
+        before
+        and emitter.merges(before[-1], inner[0])
+        and iters.index(inner[0]) - 1 == iters.index(before[-1])
+    ):
         inner.insert(0, before.pop())
     group = Group(tuple(inner))
     return _emit(emitter, outer, rest, group, ELEMENTS if not reduces and group.size > ELEMENTS else 0)

@@ -39,11 +39,11 @@ def matmul_at_b(A: Tensor, B: Tensor) -> Tensor:
 
 def conv(**options: Any) -> Callable[[Tensor, Tensor], Tensor]:
     """A convolution with the options of ``tinyc.functions.conv``."""
-    return lambda X, W: tc.conv(X, W, **options)
+    return lambda X, weight: tc.conv(X, weight, **options)
 
 
-def conv3x3_silu(X: Tensor, W: Tensor, bias: Tensor) -> Tensor:
-    return tc.conv(X, W, bias, pad=1, dtype="fp32").silu().cast(X.dtype)
+def conv3x3_silu(X: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return tc.conv(X, weight, bias, pad=1, dtype="fp32").silu().cast(X.dtype)
 
 
 def attention(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
@@ -191,14 +191,14 @@ EXAMPLES: dict[str, Example] = {
     "matmul_broadcast": _example(matmul, "fp32", A=(2, 1, 24, 40), B=(3, 40, 16)),
     "matmul_a_bt": _example(matmul_a_bt, "fp16", A=("M", "K"), B=("N", "K")),
     "matmul_at_b": _example(matmul_at_b, "fp16", A=("K", "M"), B=("K", "N")),
-    "conv1x1": _example(conv(), "fp32", X=(2, 8, 14, 14), W=(16, 8, 1, 1)),
-    "conv3x3_s2_p1": _example(conv(stride=2, pad=1), "fp16", X=("N", 8, "H", "W"), W=(16, 8, 3, 3)),
-    "conv_dilated": _example(conv(dilation=2, pad=2), "fp32", X=(1, 4, 15, 16), W=(8, 4, 3, 3)),
-    "conv_grouped": _example(conv(groups=4, pad=1), "fp32", X=(2, 8, 9, 9), W=(12, 2, 3, 3)),
-    "conv_depthwise": _example(conv(groups=8, pad=1), "fp32", X=(2, 8, 9, 10), W=(8, 1, 3, 3)),
-    "conv1d": _example(conv(stride=2, pad=2), "fp32", X=(2, 6, 33), W=(10, 6, 5)),
-    "conv3d": _example(conv(pad=1), "fp32", X=(1, 3, 6, 7, 8), W=(4, 3, 3, 3, 3)),
-    "conv3x3_silu": _example(conv3x3_silu, "fp32", X=(2, 8, 13, 13), W=(16, 8, 3, 3), bias=(16,)),
+    "conv1x1": _example(conv(), "fp32", X=(2, 8, 14, 14), weight=(16, 8, 1, 1)),
+    "conv3x3_s2_p1": _example(conv(stride=2, pad=1), "fp16", X=("N", 8, "H", "W"), weight=(16, 8, 3, 3)),
+    "conv_dilated": _example(conv(dilation=2, pad=2), "fp32", X=(1, 4, 15, 16), weight=(8, 4, 3, 3)),
+    "conv_grouped": _example(conv(groups=4, pad=1), "fp32", X=(2, 8, 9, 9), weight=(12, 2, 3, 3)),
+    "conv_depthwise": _example(conv(groups=8, pad=1), "fp32", X=(2, 8, 9, 10), weight=(8, 1, 3, 3)),
+    "conv1d": _example(conv(stride=2, pad=2), "fp32", X=(2, 6, 33), weight=(10, 6, 5)),
+    "conv3d": _example(conv(pad=1), "fp32", X=(1, 3, 6, 7, 8), weight=(4, 3, 3, 3, 3)),
+    "conv3x3_silu": _example(conv3x3_silu, "fp32", X=(2, 8, 13, 13), weight=(16, 8, 3, 3), bias=(16,)),
     "attention": _example(attention, "fp32", Q=(2, 4, 32, 16), K=(2, 4, 48, 16), V=(2, 4, 48, 16)),
     "attention_causal": _example(
         attention_causal, "fp32", Q=(2, 4, 32, 16), K=(2, 4, 32, 16), V=(2, 4, 32, 16)

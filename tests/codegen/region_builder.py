@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinyc.codegen.cpu import generate
+from tinyc.codegen.playback import evaluate_region
 from tinyc.ir.dtypes import DType, to_bits
 from tinyc.ir.index import Affine, axis, lit
 from tinyc.ir.plan import BufferInfo, Contraction, ExecutionPlan, Extracted, Instruction, Plan
@@ -80,13 +81,29 @@ def program(region: Region, plan: Plan = Plan()) -> Extracted:  # noqa: B008
     return Extracted((region,), (plan,), ExecutionPlan((Instruction(0, ins, outs),), buffers, ins, outs))
 
 
-def run(region: Region, arrays: dict[str, np.ndarray], plan: Plan = Plan(), threads: int = 2) -> dict[str, np.ndarray]:  # noqa: B008
+def run(
+    region: Region, arrays: dict[str, np.ndarray], plan: Plan = Plan(), threads: int = 2
+) -> dict[str, np.ndarray]:  # noqa: B008
     executable = Executable(program(region, plan), threads)
     results = executable([arrays[ref.name] for ref in region.inputs])
     return {ref.name: value for ref, value in zip(region.outputs, results, strict=True)}
 
 
-def gemm(m: int, n: int, k: int, dtype: DType = F32, *, at: bool = False, bt: bool = False, relu: bool = False):
+def compare(
+    region: Region, arrays: dict[str, np.ndarray], plan: Plan = Plan(), rtol: float = 0, atol: float = 0
+) -> None:  # noqa: B008
+    """The compiled kernel against playback, NaN and the signs of infinities included."""
+    got, want = run(region, arrays, plan), evaluate_region(region, arrays)
+    for name, expected in want.items():
+        assert got[name].dtype == expected.dtype and got[name].shape == expected.shape
+        with np.errstate(invalid="ignore"):
+            a, b = (x if x.dtype == np.int32 else x.astype(np.float32) for x in (got[name], expected))
+            np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
+
+
+def gemm(
+    m: int, n: int, k: int, dtype: DType = F32, *, at: bool = False, bt: bool = False, relu: bool = False
+):
     """C[m, n] = sum A[m, k] * B[k, n], accumulated in fp32; the operands transposed where asked."""
     b = Build(i=m, j=n)
     b.input("A", dtype, *((k, m) if at else (m, k)))
@@ -106,4 +123,7 @@ def gemm(m: int, n: int, k: int, dtype: DType = F32, *, at: bool = False, bt: bo
     return b.done(out), Plan("contraction", Contraction(total, x, y, (), ("i",), ("j",), ("p",)))
 
 
-__all__ = ["BF16", "BOOL", "F16", "F32", "I32", "Affine", "Build", "axis", "gemm", "generate", "ix", "lit", "program", "run"]
+__all__ = [
+    "BF16", "BOOL", "F16", "F32", "I32", "Affine", "Build", "Contraction", "Executable", "Plan", "axis", "compare",
+    "gemm", "generate", "ix", "lit", "program", "run",
+]  # fmt: skip

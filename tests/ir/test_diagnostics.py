@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from ir_programs import failure, leaf, load, op
+
 from tinyc.ir import CODES, Node, Port, TinycError, bind, parse_json, pieces, verify, warnings
 
 X = leaf("x", ["M", 4])

@@ -7,8 +7,8 @@ import warnings
 import ml_dtypes
 import numpy as np
 import pytest
-
 from ir_programs import leaf, load, op
+
 from tinyc.ir import DType, TinycError, evaluate
 
 BF16 = ml_dtypes.bfloat16
@@ -98,7 +98,9 @@ def test_binary(uop, dtype):
     same(one(uop, [dtype, dtype], [left, right]), wanted)
 
 
-@pytest.mark.parametrize("uop, wanted", [("ADD", -(2**31)), ("MUL", -2), ("SUB", 2**31 - 2), ("MAX", 2**31 - 1)])
+@pytest.mark.parametrize(
+    "uop, wanted", [("ADD", -(2**31)), ("MUL", -2), ("SUB", 2**31 - 2), ("MAX", 2**31 - 1)]
+)
 def test_i32_wraps_silently(uop, wanted):
     a, b = np.array([2**31 - 1], np.int32), np.array([2 if uop == "MUL" else 1], np.int32)
     same(one(uop, ["i32", "i32"], [a, b]), np.array([wanted], np.int32))
@@ -218,12 +220,21 @@ def test_view():
     windows = np.lib.stride_tricks.sliding_window_view(x, (3, 2))[:, ::2].copy()
     got = one("VIEW", ["fp32"], [x], result_shape=[2, 2, 3, 2], index_map={"map": ["i0+i2", "2*i1+i3"]})
     same(got, windows)
-    same(one("VIEW", ["fp32"], [x], result_shape=[3], index_map={"map": ["i0", "i0+1"]}), np.diagonal(x, 1)[:3].copy())
+    same(
+        one("VIEW", ["fp32"], [x], result_shape=[3], index_map={"map": ["i0", "i0+1"]}),
+        np.diagonal(x, 1)[:3].copy(),
+    )
     same(one("VIEW", ["fp32"], [x], result_shape=[4], index_map={"map": ["3-i0", 2]}), x[::-1, 2].copy())
-    same(one("VIEW", ["fp32"], [x], result_shape=[8], index_map={"map": ["i0//2", "i0-2*(i0//2)"]}), x[:, :2].ravel())
+    same(
+        one("VIEW", ["fp32"], [x], result_shape=[8], index_map={"map": ["i0//2", "i0-2*(i0//2)"]}),
+        x[:, :2].ravel(),
+    )
     same(one("VIEW", ["fp32"], [x]), x)
     flipped = np.flip(x)  # negative strides of the input
-    same(one("VIEW", ["fp32"], [flipped], result_shape=[2, 2], index_map={"map": ["i0+2", "i1+1"]}), flipped[2:4, 1:3].copy())
+    same(
+        one("VIEW", ["fp32"], [flipped], result_shape=[2, 2], index_map={"map": ["i0+2", "i1+1"]}),
+        flipped[2:4, 1:3].copy(),
+    )
 
 
 def test_valid():
@@ -259,6 +270,12 @@ def test_sums_accumulate_in_fp32():
     many = np.ones(100_000, np.float16)
     same(one("REDUCE", ["fp16"], [many], op="SUM", axes=[0], dtype="fp32"), np.array(1e5, np.float32))
     same(one("REDUCE", ["fp16"], [many], op="SUM", axes=[0], dtype="fp16"), np.array(np.inf, np.float16))
+
+
+def test_sums_along_any_axis_are_accurate():
+    x = np.full((1 << 20, 2), 0.1, np.float32)
+    got = one("REDUCE", ["fp32"], [x], op="SUM", axes=[0], dtype="fp32")
+    np.testing.assert_allclose(got, float(np.float32(0.1)) * (1 << 20), rtol=1e-6)
 
 
 def test_a_reduction_in_a_narrow_dtype_rounds_its_elements():
@@ -327,9 +344,7 @@ def test_products_of_fp16_are_not_rounded_before_a_wider_sum():
 
 @pytest.mark.spec("002-27")
 def test_a_product_with_another_use_stays_narrow():
-    program = load(
-        leaf("x", [2], "fp16"), *product("fp16", [2], [0], "fp32", "x", "x"), op("o", "NEG", "p")
-    )
+    program = load(leaf("x", [2], "fp16"), *product("fp16", [2], [0], "fp32", "x", "x"), op("o", "NEG", "p"))
     assert "p.lhs" not in program.by_id()
     squared = load(leaf("x", [2], "fp16"), *product("fp16", [2], [0], "fp32", "x", "x"))
     assert squared.node("p").src == ("p.lhs", "p.lhs")
@@ -342,7 +357,9 @@ def test_a_product_with_another_use_stays_narrow():
 
 @pytest.mark.parametrize("float64", [False, True])
 @pytest.mark.parametrize("dtype", ["fp32", "i32", "fp16"])
-@pytest.mark.parametrize("axes, varies", [([3], ("0013", "0023")), ([1, 3], ("0123", "1"))])
+@pytest.mark.parametrize(
+    "axes, varies", [([3], ("0013", "0023")), ([1, 3], ("0123", "1")), ([3], ("23", "013"))]
+)
 def test_large_sums_of_products(rng, monkeypatch, dtype, axes, varies, float64):
     """The matrix product, the chunks and the direct way agree, exactly on small integers."""
     from tinyc.ir import numeric

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from ir_programs import ATTENTION, ATTENTION_004, CONV, CONV_004, GEMM, GEMM_004
+
 from tinyc.ir import bind, dumps, evaluate, parse_json, program_from_document, program_to_document
 
 

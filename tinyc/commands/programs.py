@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from tinyc.compiler import Compiled
     from tinyc.ir.tiny import Program
 
-#: every stage that can be dumped, in pipeline order; "cu" is the source of each kernel
-STAGES = ("frontend", "tiny", "region", "plan", "exec", "cu")
+#: the stages that hold the source of each kernel -> the suffix of its file
+SOURCES = {"llvm": "ll"}
+#: the stages that exist while symbols are still unbound
+UNBOUND = {"tiny"}
 TARGETS = ("cpu", "sm80", "sm90", "auto")
 
 
@@ -30,7 +33,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "compile", parents=[options], help="compile a program and say what came out"
     )
     command.add_argument("file", metavar="FILE", help="a Frontend or Tiny document")
-    command.add_argument("--dump", metavar="STAGES", type=_stages, default=(), help=f"of {','.join(STAGES)}")
+    command.add_argument(
+        "--dump", metavar="STAGES", type=_stages, default=(), help="such as tiny,region,plan"
+    )
     command.add_argument(
         "--out", metavar="DIR", type=Path, help="write the dumps here (without --dump: the source)"
     )
@@ -60,14 +65,14 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     command.set_defaults(command=report_file)
 
     command = subparsers.add_parser("dump", parents=[options], help="print one stage of a program")
-    command.add_argument("stage", metavar="STAGE", choices=STAGES, help=f"one of {', '.join(STAGES)}")
+    command.add_argument("stage", metavar="STAGE", type=_stages, help="such as region; several with commas")
     command.add_argument("file", metavar="FILE", help="a Frontend or Tiny document")
     command.set_defaults(command=dump_file)
 
 
 def compile_file(args: argparse.Namespace, settings: Settings) -> int:
-    compiled = _compile(args, args.file)
-    stages = args.dump or (("cu",) if args.out else ())
+    stages = args.dump or (tuple(SOURCES) if args.out else ())
+    compiled = _compile(args, args.file, partial=bool(stages) and set(stages) <= UNBOUND)
     if args.out:
         files = {
             args.out / name: text for stage in stages for name, text in _stage_files(compiled, stage).items()
@@ -75,10 +80,10 @@ def compile_file(args: argparse.Namespace, settings: Settings) -> int:
         write_files({path: text.encode() for path, text in files.items()})
         say("\n".join(str(path) for path in files))
     elif stages:
-        for stage in stages:
-            say("\n".join(_stage_files(compiled, stage).values()).rstrip("\n"))
+        _say_stages(compiled, stages)
     else:
         _say_kernels(compiled, settings)
+        _warn(compiled)
     return 0
 
 
@@ -101,7 +106,9 @@ def run_file(args: argparse.Namespace, settings: Settings) -> int:
         raise TinycError("Usage", why, "name the output file .npz", {"file": args.output})
 
     arrays = {name: read_array(Path(path), types[name].dtype) for name, path in paths.items()}
-    result = _compile(args, args.file, program, partial=True)(**arrays)
+    compiled = _compile(args, args.file, program, partial=True)
+    result = compiled(**arrays)
+    _warn(compiled)
     values = result if isinstance(result, tuple) else (result,)
     outputs = {port.name: value for port, value in zip(program.outputs, values, strict=True)}
     if args.output is not None:
@@ -123,14 +130,14 @@ def report_file(args: argparse.Namespace, settings: Settings) -> int:
     for report in reports:
         say(str(report))
     if args.other is not None:
-        first, second = (json.loads(report.to_json())["totals"] for report in reports)
+        first, second = (json.loads(report.to_json())["total"] for report in reports)
         say("")
         say_table(("total", args.file, args.other), _compared(first, second), settings.color)
     return 0
 
 
 def dump_file(args: argparse.Namespace, settings: Settings) -> int:
-    say("\n".join(_stage_files(_compile(args, args.file), args.stage).values()).rstrip("\n"))
+    _say_stages(_compile(args, args.file, partial=set(args.stage) <= UNBOUND), args.stage)
     return 0
 
 
@@ -156,22 +163,24 @@ def _compile(
         suggestion = "add " + " ".join(f"--shape {symbol}=64" for symbol in unbound)
         raise TinycError("UnboundSymbol", why, suggestion, {"file": file})
     return tinyc.optimize_and_compile(
-        program,
-        target=args.target,
-        shapes=shapes,
-        rules=tuple(args.rules),
-        without=tuple(args.without),
-        also=tuple(args.also),
+        program, args.target, shapes, rules=args.rules, without=args.without, also=args.also
     )
 
 
 def _stage_files(compiled: Compiled, stage: str) -> dict[str, str]:
     """File name -> text of one stage. The numbers are those of the whole pipeline, whatever else is dumped."""
-    number = f"{STAGES.index(stage) + 1:02d}"
-    if stage != "cu":
-        return {f"{number}-{stage}.json": compiled.dump(stage)}
-    suffix = "ll" if compiled.target == "cpu" else "cu"
-    return {f"{number}-cu-{kernel.name}.{suffix}": kernel.source for kernel in compiled.kernels}
+    from tinyc.compiler import STAGES
+
+    name = f"{STAGES.index(stage) + 1:02d}-{stage}"
+    if stage not in SOURCES:
+        return {f"{name}.json": compiled.dump(stage)}
+    return {f"{name}-{kernel.name}.{SOURCES[stage]}": kernel.source for kernel in compiled.kernels}
+
+
+def _say_stages(compiled: Compiled, stages: tuple[str, ...]) -> None:
+    for stage in stages:
+        for text in _stage_files(compiled, stage).values():
+            say(text.rstrip("\n"))
 
 
 def _say_kernels(compiled: Compiled, settings: Settings) -> None:
@@ -186,6 +195,11 @@ def _say_kernels(compiled: Compiled, settings: Settings) -> None:
         for kernel in compiled.kernels
     ]
     say_table(("kernel", "algorithm", "for each", "reads", "writes"), rows, settings.color)
+
+
+def _warn(compiled: Compiled) -> None:
+    for warning in compiled.report.warnings:
+        print(f"tinyc: warning: {warning}", file=sys.stderr)
 
 
 def _compared(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -222,6 +236,8 @@ def _unique(pairs: list[tuple[str, Any]], option: str) -> dict[str, Any]:
 
 
 def _stages(text: str) -> tuple[str, ...]:
+    from tinyc.compiler import STAGES
+
     wanted = text.split(",")
     if unknown := [stage for stage in wanted if stage not in STAGES]:
         raise argparse.ArgumentTypeError(

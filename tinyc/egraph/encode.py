@@ -196,6 +196,8 @@ class _Encoder:
         for coef, atom in index.terms:
             if isinstance(atom, str):
                 axis = int(atom[1:])
+                if shape[axis] == 1:
+                    continue  # an axis of one point is the literal 0
                 spelled = self.term("Ax", axis, shape[axis])
             else:
                 spelled = self.term("FloorDiv", self.index(atom.num, shape), atom.den)

@@ -80,7 +80,8 @@ class Traced:
 
 
 def number_of(other: Any, op: str) -> Imm:
-    value = other.item() if isinstance(other, np.generic) else other
+    scalar = isinstance(other, np.generic) or (isinstance(other, np.ndarray) and other.ndim == 0)
+    value = other.item() if scalar else other
     if isinstance(value, bool | int | float):
         return value
     raise _not_a_tensor(other, op)

@@ -177,7 +177,8 @@ class Builder:
     def view(self, x: Value, shape: Sequence[Dim], index_map: Sequence[str]) -> Value:
         """``index_map``: for each axis of ``x`` the index to read, over the result's axes ``i0, i1, …`` (I-57)."""
         result = tuple(sizes.size(dim) for dim in shape)
-        arg = {"result_shape": list(result), "index_map": {"map": list(index_map)}}
+        entries = [str(dims.parse(entry)) for entry in index_map]
+        arg = {"result_shape": list(result), "index_map": {"map": entries}}
         return self._emit("VIEW", (x,), arg, result, x.dtype)
 
     # -- elementwise and reduce

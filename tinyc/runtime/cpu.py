@@ -138,11 +138,17 @@ class Executable:
         ids = self.program.execution.input_buffers
         if len(inputs) != len(ids):
             raise TinycError(
-                "InputMismatch", f"{len(inputs)} inputs for {len(ids)}", "pass one array per input of the signature"
+                "InputMismatch",
+                f"{len(inputs)} inputs for {len(ids)}",
+                "pass one array per input of the signature",
             )
         for id, array in zip(ids, inputs, strict=True):
             buffer = self._buffers[id]
-            if array.dtype != buffer.dtype.numpy or array.shape != buffer.shape or not array.flags.c_contiguous:
+            if (
+                array.dtype != buffer.dtype.numpy
+                or array.shape != buffer.shape
+                or not array.flags.c_contiguous
+            ):
                 raise TinycError(
                     "InputMismatch",
                     f"{_spell(array)} where the program takes {buffer.dtype}{list(buffer.shape)}, contiguous",

@@ -73,7 +73,7 @@ def assembly(kernel: CpuKernel) -> str:
 
 
 class Code:
-    """Machine code of some kernels; it lives as long as this object. Kernels with equal sources are compiled once."""
+    """Machine code of some kernels, in memory as long as its functions. Equal kernels are compiled once."""
 
     def __init__(self, kernels: Iterable[CpuKernel]) -> None:
         from llvmlite import binding
@@ -85,9 +85,10 @@ class Code:
         for kernel in unique.values():
             engine.add_module(optimised(kernel, machine))
         engine.finalize_object()
-        self._engine = engine
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
         self._functions = {name: signature(engine.get_function_address(name)) for name in unique}
+        for function in self._functions.values():
+            function.engine = engine  # the code goes when its engine does
 
     def __getitem__(self, kernel: CpuKernel) -> Function:
         return self._functions[kernel.name]
