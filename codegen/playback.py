@@ -6,7 +6,7 @@ Each let is an array over the axes it depends on. Work in fp32 (i32: 32 bits tha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,7 +35,7 @@ Array = NDArray[Any]
 #: largest array of one let, in elements; above it the Region is evaluated in slices of its iters
 LIMIT = 1 << 24
 
-_UNARY = {
+_UNARY: Mapping[str, Callable[[Array], Array]] = {
     "NEG": np.negative,
     "EXP2": np.exp2,
     "LOG2": np.log2,

@@ -50,16 +50,15 @@ def base_program(program: Program) -> Extracted:
     stored = [node for node in program.nodes if node.uop == "REDUCE" or node.id in wanted]
     live = _live(program)
     regions: list[Region] = []
-    outputs: dict[str, str] = {}
+    outputs: dict[str, MemRef] = {}
     for node in stored:
         if node.id not in live:
             continue
         if node.uop == "INPUT":  # an output that is an input: a kernel that copies it
-            outputs[node.id] = names.fresh(f"{node.id}_copy")
-            out = _ref(program, node.id, outputs[node.id])
+            out = _ref(program, node.id, names.fresh(f"{node.id}_copy"))
         else:
-            outputs[node.id] = names.fresh(node.id)
-            out = refs[node.id] = _ref(program, node.id, outputs[node.id])
+            out = refs[node.id] = _ref(program, node.id, names.fresh(node.id))
+        outputs[node.id] = out
         regions.append(_Kernel(program, nodes, refs, out).build(node))
     inputs = [refs[port.node] for port in program.inputs]
     plan = execution_plan(regions, inputs, [outputs[port.node] for port in program.outputs])

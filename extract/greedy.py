@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from .cost import CostModel, Work, loop_points, points, weight
-from .view import LEVEL, Buffer, Item, View, axis_id
+from .view import LEVEL, Buffer, Item, View, Way, axis_id
 
 Key = tuple[str, bool]
 """An expression class, and whether it must be loadable: a Read behind widening casts and zero-filled guards."""
@@ -27,14 +27,14 @@ class Kernel:
     """One filled buffer. ``items``: what each class is computed as within it; the root's is ``items[root]``."""
 
     buffer: Buffer
+    way: Way
     items: Mapping[Key, Item]
     work: Work
     seconds: float
 
     @property
     def root(self) -> Key:
-        assert self.buffer.root is not None
-        return (self.buffer.root, False)
+        return (self.way.root, False)
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,11 @@ class _Pass:
         self.fill_cost = [0.0] * len(self.names)
         self.best: dict[Key, _Best] = {}
         self.fill: dict[str, _Best] = {}
-        self.filled_by: dict[str, list[Buffer]] = {}
+        self.way: dict[str, Way] = {}
+        self.filled_by: dict[str, list[tuple[Buffer, Way]]] = {}
         for buffer in view.buffers.values():
-            if buffer.root is not None:
-                self.filled_by.setdefault(buffer.root, []).append(buffer)
+            for way in buffer.ways:
+                self.filled_by.setdefault(way.root, []).append((buffer, way))
 
     def solve(self) -> Choice | None:
         for _ in range(SWEEPS):
@@ -136,8 +137,8 @@ class _Pass:
     def _relax(self, key: Key) -> bool:
         items = list(_items(self.view, key))
         if not key[1]:
-            for buffer in self.filled_by.get(key[0], ()):
-                self._relax_fill(key, buffer, items)
+            for buffer, way in self.filled_by.get(key[0], ()):
+                self._relax_fill(key, buffer, way, items)
         found = [best for item in items if (best := self._candidate(key, item)) is not None]
         best = min(found, key=lambda candidate: candidate.total, default=None)
         if best is None:
@@ -161,7 +162,7 @@ class _Pass:
         loops = self.model.seconds(item_work(self.view, key[0], item, tiled=False))
         return max(loops - self._own(key, item), 0.0)
 
-    def _relax_fill(self, key: Key, buffer: Buffer, items: list[Item]) -> None:
+    def _relax_fill(self, key: Key, buffer: Buffer, way: Way, items: list[Item]) -> None:
         number = self.number[buffer.cls]
         best: _Best | None = None
         for item in items:
@@ -172,16 +173,14 @@ class _Pass:
                 continue
             if best is None or found.total < best.total:
                 best = found
-        if best is None:
+        known = self.fill.get(buffer.cls)
+        if best is None or (known is not None and self.way[buffer.cls] != way and known.total <= best.total):
             return
-        self.fill[buffer.cls] = best
+        self.fill[buffer.cls], self.way[buffer.cls] = best, way
         if buffer.cls not in self.paid:
-            inside = best.local & ~(1 << self.bit[key])
-            cost = self._own(key, best.item) + self._sum(self.local_cost, inside)
-            if best.mixed:
-                cost += self._untiled(key, best.item) + self._sum(self.untiled_cost, inside & self.contractions)
-            cost += self._sum(self.read_cost, best.reads) + self.model.hardware.launch
-            self.fill_cost[number] = cost + self.model.seconds(Work(bytes_written=self._bytes(buffer)))
+            kernel = best.total - self._sum(self.fill_cost, best.needs)
+            written = self.model.seconds(Work(bytes_written=self._bytes(buffer)))
+            self.fill_cost[number] = kernel + written + self.model.hardware.launch
 
     def _candidate(self, key: Key, item: Item) -> _Best | None:
         own_bit = 1 << self.bit[key]
@@ -276,9 +275,10 @@ class _Pass:
         return Choice(tuple(kernels), sum(kernel.seconds for kernel in kernels))
 
     def _kernel(self, buffer: Buffer) -> Kernel | None:
-        if buffer.cls not in self.fill or buffer.root is None:
+        if buffer.cls not in self.fill:
             return None
-        root: Key = (buffer.root, False)
+        way = self.way[buffer.cls]
+        root: Key = (way.root, False)
         items: dict[Key, Item] = {}
         stack = [root]
         while stack:
@@ -295,7 +295,7 @@ class _Pass:
             if item.head == "Read":
                 read.add(str(item.payload[0]))
         work += Work(bytes_read=sum(self._bytes(self.view.buffers[name]) for name in read))
-        return Kernel(buffer, items, work, self.model.kernel(work))
+        return Kernel(buffer, way, items, work, self.model.kernel(work))
 
 
 def item_work(view: View, cls: str, item: Item, tiled: bool = True) -> Work:
@@ -320,21 +320,21 @@ def _order(view: View) -> list[Key]:
     seen: set[Key] = set()
     stack: list[tuple[Key, Iterator[Key]]] = []
     for output in view.graph.outputs:
-        root = view.buffers[output].root
-        start = (root, False) if root is not None else None
-        if start is None or start in seen:
-            continue
-        seen.add(start)
-        stack.append((start, _reachable(view, start)))
-        while stack:
-            key, children = stack[-1]
-            child = next((child for child in children if child not in seen), None)
-            if child is None:
-                order.append(key)
-                stack.pop()
-            else:
-                seen.add(child)
-                stack.append((child, _reachable(view, child)))
+        for way in view.buffers[output].ways:
+            start = (way.root, False)
+            if start in seen:
+                continue
+            seen.add(start)
+            stack.append((start, _reachable(view, start)))
+            while stack:
+                key, children = stack[-1]
+                child = next((child for child in children if child not in seen), None)
+                if child is None:
+                    order.append(key)
+                    stack.pop()
+                else:
+                    seen.add(child)
+                    stack.append((child, _reachable(view, child)))
     return order
 
 
@@ -342,9 +342,8 @@ def _reachable(view: View, key: Key) -> Iterator[Key]:
     for item in _items(view, key):
         yield from children_of(key, item)
         if item.head == "Read":
-            root = view.buffers[str(item.payload[0])].root
-            if root is not None:
-                yield (root, False)
+            for way in view.buffers[str(item.payload[0])].ways:
+                yield (way.root, False)
 
 
 def _items(view: View, key: Key) -> Iterator[Item]:

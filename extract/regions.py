@@ -45,7 +45,7 @@ def build(program: Program, view: View, choice: Choice) -> Extracted:
     input_names = [names.fresh(name) for name, _, _ in args]
     buffer_names: dict[str, str] = {}
     for kernel in choice.kernels:
-        number = view.graph.names.get(str(kernel.buffer.root))
+        number = min((view.graph.names[way.root] for way in kernel.buffer.ways if way.root in view.graph.names), default=None)
         node = program.nodes[number].id if number is not None else "value"
         buffer_names[kernel.buffer.cls] = names.fresh(node)
     refs = {
@@ -60,13 +60,17 @@ def build(program: Program, view: View, choice: Choice) -> Extracted:
     regions = tuple(region for region, _ in built)
     plans = tuple(plan for _, plan in built)
     inputs = [MemRef(name, dtype, shape) for name, (_, dtype, shape) in zip(input_names, args, strict=True)]
-    outputs = [buffer_names[cls] for cls in view.graph.outputs]
+    outputs = [refs[cls] for cls in view.graph.outputs]
     return Extracted(regions, plans, execution_plan(regions, inputs, outputs))
 
 
-def execution_plan(regions: Sequence[Region], inputs: Sequence[MemRef], outputs: Sequence[str]) -> ExecutionPlan:
-    """The regions in order over numbered buffers: inputs first, then one per region output. ``outputs``: names."""
-    refs = [*inputs, *(ref for region in regions for ref in region.outputs)]
+def execution_plan(regions: Sequence[Region], inputs: Sequence[MemRef], outputs: Sequence[MemRef]) -> ExecutionPlan:
+    """The regions in order over numbered buffers: inputs first, then one per region output.
+
+    ``outputs``: of the program; their shapes are the signature's, whatever axes their kernels run over.
+    """
+    shown = {ref.name: ref for ref in outputs}
+    refs = [*inputs, *(shown.get(ref.name, ref) for region in regions for ref in region.outputs)]
     ids = {ref.name: number for number, ref in enumerate(refs)}
     first: dict[str, int] = {ref.name: 0 for ref in inputs}
     last: dict[str, int] = {ref.name: 0 for ref in inputs}
@@ -83,14 +87,14 @@ def execution_plan(regions: Sequence[Region], inputs: Sequence[MemRef], outputs:
                 region.name,
             )
         )
-    for name in outputs:
+    for name in shown:
         last[name] = max(len(regions) - 1, 0)
     buffers = tuple(
         BufferInfo(ids[ref.name], ref.name, ref.shape, ref.dtype, (first[ref.name], last[ref.name]), ref.bytes)
         for ref in refs
     )
     return ExecutionPlan(
-        tuple(instructions), buffers, tuple(ids[ref.name] for ref in inputs), tuple(ids[name] for name in outputs)
+        tuple(instructions), buffers, tuple(ids[ref.name] for ref in inputs), tuple(ids[ref.name] for ref in outputs)
     )
 
 
@@ -109,18 +113,19 @@ class _RegionBuilder:
     reductions: int = 0
 
     def build(self) -> tuple[Region, Plan]:
-        buffer = self.kernel.buffer
-        iters = tuple(Axis(f"i{number}", size) for number, size in enumerate(buffer.shape))
+        shape = self.kernel.way.shape
+        iters = tuple(Axis(f"i{number}", size) for number, size in enumerate(shape))
         scope: dict[str, str] = {}
         level = 0
-        for number, size in enumerate(buffer.shape):
+        for number, size in enumerate(shape):
             if size > 1:
                 scope[f"a{level}x{size}"] = f"i{number}"
                 level += 1
         result = self.visit(self.kernel.root, scope)
-        name = self.refs[buffer.cls].name
+        ref = self.refs[self.kernel.buffer.cls]
+        name, out = ref.name, MemRef(ref.name, ref.dtype, shape)
         region = Region(
-            f"k_{name}", iters, tuple(self.used.values()), (self.refs[buffer.cls],), tuple(self.lets), (Yield(result, name),)
+            f"k_{name}", iters, tuple(self.used.values()), (out,), tuple(self.lets), (Yield(result, name),)
         )
         return region, self.plan()
 

@@ -33,14 +33,23 @@ def axis_extent(name: str) -> int:
 
 
 @dataclass(frozen=True)
+class Way:
+    """One way to fill a buffer: over the axes of ``shape``, by the expression class ``root``. Where ``shape`` is not
+    the buffer's, it has as many elements in the same row-major order."""
+
+    shape: tuple[int, ...]
+    root: str
+
+
+@dataclass(frozen=True)
 class Buffer:
-    """A buffer class. ``arg``: number of the program's input, or None; else ``root``: the class that fills it."""
+    """A buffer class. ``arg``: number of the program's input, or None where a kernel fills it."""
 
     cls: str
     arg: int | None
     dtype: DType | None
     shape: tuple[int, ...]
-    root: str | None
+    ways: tuple[Way, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +72,9 @@ class View:
         self._index: dict[str, Affine | None] = {}
         self.buffers: dict[str, Buffer] = {}
         for name, nodes in graph.classes.items():
-            for node in nodes:
-                if node.op in ("Arg", "Fill"):
-                    self.buffers[name] = self._buffer(name, node)
-                    break
+            buffer = self._buffer(name, nodes)
+            if buffer is not None:
+                self.buffers[name] = buffer
         self.free = {name: self._axes(axes) for name, axes in graph.free.items()}
         self.items: dict[str, tuple[Item, ...]] = {}
         for name, nodes in graph.classes.items():
@@ -125,12 +133,22 @@ class View:
 
     # ---- nodes ----
 
-    def _buffer(self, name: str, node: ENode) -> Buffer:
-        if node.op == "Arg":
-            return Buffer(name, int(node.args[0]), None, (), None)
-        dtype, shape, root = node.args
-        sizes = self.graph.classes.get(str(shape), (ENode("vec-of", ()),))[0].args
-        return Buffer(name, None, DType(str(dtype)[1:]), tuple(int(size) for size in sizes), str(root))
+    def _buffer(self, name: str, nodes: tuple[ENode, ...]) -> Buffer | None:
+        arg = next((node for node in nodes if node.op == "Arg"), None)
+        if arg is not None:
+            return Buffer(name, int(arg.args[0]), None, (), ())
+        fill = next((node for node in nodes if node.op == "Fill"), None)
+        if fill is None:
+            return None
+        ways = [Way(self._sizes(node.args[1]), str(node.args[2])) for node in nodes if node.op == "Fill"]
+        for alias in (node for node in nodes if node.op == "Alias"):
+            inner = self.graph.classes.get(str(alias.args[1]), ())
+            ways += [Way(self._sizes(node.args[1]), str(node.args[2])) for node in inner if node.op == "Fill"]
+        return Buffer(name, None, DType(str(fill.args[0])[1:]), self._sizes(fill.args[1]), tuple(dict.fromkeys(ways)))
+
+    def _sizes(self, shape: int | str) -> tuple[int, ...]:
+        nodes = self.graph.classes.get(str(shape), (ENode("vec-of", ()),))
+        return tuple(int(size) for size in nodes[0].args)
 
     def _item(self, cls: str, node: ENode) -> Item | None:
         """The node as an Item; None where it depends on axes that its class does not (equal values need not

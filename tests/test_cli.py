@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import tinyc
+from tinyc.bench import cpu_gemm
 from tinyc.cli import main
 from tinyc.commands.console import plain_table
 
@@ -394,8 +395,60 @@ class TestDoctor:
         assert "TINYC_CACHE_DIR" in line
 
 
+class TestBench:
+    def test_an_unknown_benchmark_exits_2(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["bench", "unheard-of"]) == 2
+        assert "cpu-gemm" in capsys.readouterr().err
+
+    def test_figures_as_json(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr("tinyc.commands.bench.BENCHMARKS", {"small": lambda: cpu_gemm(32, 1)})
+        assert main(["bench", "small", "--json"]) == 0
+        figures = json.loads(capsys.readouterr().out)["figures"]
+        assert figures["ratio"] == pytest.approx(figures["time_s"] / figures["numpy_time_s"])
+
+    @pytest.mark.slow
+    def test_a_large_product_is_fast_enough_and_needs_little_memory(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["bench", "cpu-gemm", "--json"]) == 0
+        figures = json.loads(capsys.readouterr().out)["figures"]
+        assert figures["peak_bytes"] < 64 << 20
+        assert figures["ratio"] < 8
+
+
 def test_tables_are_aligned() -> None:
     assert plain_table(("a", "bb"), [("xxx", "y"), ("", "")]) == "a    bb\n---  --\nxxx  y\n"
+
+
+def test_a_terminal_gets_drawn_tables_and_other_readers_plain_ones() -> None:
+    assert "\x1b[" not in on_a_terminal("NO_COLOR=1")
+    assert "━" not in on_a_terminal("NO_COLOR=1")
+    drawn = on_a_terminal("NO_COLOR=")
+    assert "━" in drawn
+    assert "python" in drawn
+
+
+def on_a_terminal(setting: str) -> str:
+    """What ``tinyc doctor`` shows on a pseudo-terminal."""
+    pty = pytest.importorskip("pty")
+    master, slave = pty.openpty()
+    env = environment() | {"TERM": "xterm", "COLUMNS": "120"} | dict([setting.split("=", 1)])
+    process = subprocess.Popen(tinyc_command("doctor"), stdout=slave, stderr=slave, env=env)
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            part = os.read(master, 4096)
+        except OSError:  # how Linux says that the other side was closed
+            break
+        if not part:
+            break
+        shown += part
+    os.close(master)
+    assert process.wait(60) == 0
+    return shown.decode()
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)

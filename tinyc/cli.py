@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command (default: of ``sys.argv``) and gives back the exit status. Never raises."""
     with _leaving_at_once_on_ctrl_c():
         # not at the top: these load numpy, which turns a Ctrl-C that meets its import into an ImportError
-        from tinyc.commands import doctor, programs, rules
+        from tinyc.commands import bench, doctor, programs, rules
         from tinyc.commands.console import OutputClosed
         from tinyc.ir.diagnostics import TinycError
         from tinyc.settings import read_settings
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"tinyc {__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in (programs, rules, doctor):
+    for module in (programs, rules, bench, doctor):
         module.add(subparsers)
 
     try:

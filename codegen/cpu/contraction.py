@@ -14,7 +14,8 @@ from tinyc.ir.dtypes import DType
 from tinyc.ir.plan import Contraction
 from tinyc.ir.region import Axis, Binary, Reduce
 
-from .emit import Block, Emitter, Frame, Group, Staged, tile_count
+from .emit import Emitter
+from .frames import Block, Frame, Group, Staged, tile_count
 from .host import Host
 
 #: largest blocks: rows, columns and depth of the packed operands

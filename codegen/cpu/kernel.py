@@ -13,10 +13,11 @@ from tinyc.ir.region import Binary, Reduce, Region, Unary
 
 from . import scalar
 from .contraction import emit_contraction
-from .emit import Emitter, describe, simplify
+from .emit import Emitter
 from .host import Host, host
 from .library import library
 from .loops import emit_loops
+from .prepare import describe, simplify
 
 #: work that is worth handing to another thread, in operations on one element: about 100 microseconds
 GRAIN = 1 << 21

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 
 from tinyc.ir.region import Axis, Reduce
 
-from .emit import Emitter, Group, tile_count
+from .emit import Emitter
+from .frames import Group, tile_count
 
 #: points of a block of the innermost iter: elementwise work per turn of the parallel loop; columns at a time
 ELEMENTS = 4096

@@ -106,7 +106,7 @@ def binary(op: str, dtype: DType, x: str, y: str, flags: str = "") -> str:
 
 def cast(source: DType, target: DType, x: str) -> str | None:
     """The instruction that converts a value in registers, before rounding; None where the bits stay."""
-    if source.is_float and target.is_float or source is target:
+    if (source.is_float and target.is_float) or source is target:
         return None
     if target is DType.BOOL:
         return f"fcmp une float {x}, 0.0" if source.is_float else f"icmp ne i32 {x}, 0"

@@ -10,11 +10,25 @@ from tinyc.ir.dtypes import DType, to_bits
 from tinyc.ir.index import Affine, axis, lit
 from tinyc.ir.plan import BufferInfo, Contraction, ExecutionPlan, Extracted, Instruction, Plan
 from tinyc.ir.region import (
-    Axis, Binary, Cast, Const, Let, MemRef, Read, Reduce, Region, Select, Unary, Value, Within, Yield,
+    Axis,
+    Binary,
+    Cast,
+    Const,
+    Let,
+    MemRef,
+    Read,
+    Reduce,
+    Region,
+    Select,
+    Unary,
+    Value,
+    Within,
+    Yield,
 )  # fmt: skip
 from tinyc.runtime.cpu import Executable
 
 F16, BF16, F32, I32, BOOL = DType.FP16, DType.BF16, DType.FP32, DType.I32, DType.BOOL
+LOOPS = Plan()
 
 
 def ix(*parts: str | int | Affine) -> tuple[Affine, ...]:
@@ -72,7 +86,7 @@ class Build:
         return Region("region", self.iters, tuple(self.inputs.values()), refs, tuple(self.lets), yields)
 
 
-def program(region: Region, plan: Plan = Plan()) -> Extracted:  # noqa: B008
+def program(region: Region, plan: Plan = LOOPS) -> Extracted:
     """A program of one kernel."""
     refs = (*region.inputs, *region.outputs)
     buffers = tuple(BufferInfo(i, r.name, r.shape, r.dtype, (0, 0), r.bytes) for i, r in enumerate(refs))
@@ -82,16 +96,16 @@ def program(region: Region, plan: Plan = Plan()) -> Extracted:  # noqa: B008
 
 
 def run(
-    region: Region, arrays: dict[str, np.ndarray], plan: Plan = Plan(), threads: int = 2
-) -> dict[str, np.ndarray]:  # noqa: B008
+    region: Region, arrays: dict[str, np.ndarray], plan: Plan = LOOPS, threads: int = 2
+) -> dict[str, np.ndarray]:
     executable = Executable(program(region, plan), threads)
     results = executable([arrays[ref.name] for ref in region.inputs])
     return {ref.name: value for ref, value in zip(region.outputs, results, strict=True)}
 
 
 def compare(
-    region: Region, arrays: dict[str, np.ndarray], plan: Plan = Plan(), rtol: float = 0, atol: float = 0
-) -> None:  # noqa: B008
+    region: Region, arrays: dict[str, np.ndarray], plan: Plan = LOOPS, rtol: float = 0, atol: float = 0
+) -> None:
     """The compiled kernel against playback, NaN and the signs of infinities included."""
     got, want = run(region, arrays, plan), evaluate_region(region, arrays)
     for name, expected in want.items():

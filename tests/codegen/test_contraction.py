@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from region_builder import BF16, F16, F32, I32, Build, axis, compare, gemm, generate, run
 
+from tinyc.codegen.cpu.host import host
 from tinyc.ir.dtypes import DType
 from tinyc.ir.plan import Contraction, Plan
+from tinyc.runtime.arena import Memory
+from tinyc.runtime.jit import Code
 
 RNG = np.random.default_rng(4)
 
@@ -220,3 +225,18 @@ def test_products_that_are_rounded_before_the_sum_are_not_contracted() -> None:
 def test_scratch_of_a_large_product_is_small() -> None:
     region, plan = gemm(1024, 1024, 1024)
     assert generate(region, plan).scratch_bytes < 8 << 20
+
+
+@pytest.mark.parametrize(("lanes", "rows", "fma"), [(16, 8, True), (8, 6, True), (4, 8, True), (4, 4, False)])
+@pytest.mark.parametrize("size", [(150, 130, 70), (65, 47, 800)], ids=str)
+def test_register_tiles_of_other_cpus(lanes: int, rows: int, fma: bool, size: tuple[int, int, int]) -> None:
+    """The text for AVX-512, AVX2, NEON and SSE, run here (LLVM splits or joins the vectors)."""
+    m, n, k = size
+    region, plan = gemm(m, n, k, F16)
+    kernel = generate(region, plan, replace(host(), lanes=lanes, rows=rows, fma=fma, fp16=False))
+    assert kernel.algo == "contraction"
+    a, b, out = integers(F16, m, k), integers(F16, k, n), np.empty((m, n), np.float16)
+    table = np.array([array.ctypes.data for array in (a, b, out)], np.uint64)
+    memory = Memory(kernel.scratch_bytes)
+    Code([kernel])[kernel](table.ctypes.data, 0, kernel.extent, memory.address)
+    np.testing.assert_array_equal(out, (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16))

@@ -58,7 +58,9 @@ def _inputs(program: tinyc.ir.tiny.Program) -> dict[str, Array]:  # type: ignore
         kind = program.types[port.node]
         shape = [dim if isinstance(dim, int) else SIZES[dim] for dim in kind.shape]
         assert kind.dtype in (DType.FP16, DType.FP32)
-        arrays[port.name] = (normal(*shape, seed=index) / 2).astype(kind.dtype.numpy)
+        # matrices of this scale keep values of size 1 through a layer
+        scale = shape[0] ** -0.5 if len(shape) == 2 and port.name.startswith("w") else 0.5
+        arrays[port.name] = (normal(*shape, seed=index) * scale).astype(kind.dtype.numpy)
     return arrays
 
 
@@ -134,7 +136,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "conv1d": _conv(2, 2),
     "conv3d": _conv(pad=1),
     "conv3x3_silu": lambda X, weight, bias=None: _silu(_conv(pad=1)(X, weight, bias)),
-    "attention": attention_reference,
+    "attention": lambda Q, K, V: attention_reference(Q, K, V),
     "attention_causal": _causal,
     "attention_mask": lambda Q, K, V, mask: attention_reference(Q, K, V, mask=mask),
     "attention_scores": lambda Q, K: _softmax(Q @ K.swapaxes(-1, -2)),
@@ -152,6 +154,16 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "sum_rows_columns": lambda x: x.sum((0, 2)),
     "sum_columns_rows": lambda x: x.sum((0, 2)),
 }
+
+
+def _tolerance(file: str, dtype: DType) -> tuple[float, float]:
+    if file == "transformer_block.frontend.json":  # six fp16 values in a row, of size 1 to 8
+        return 4e-3, 1e-2
+    if (
+        file == "attention_causal.frontend.json"
+    ):  # the probabilities are rounded to fp16 before the second product
+        return 1e-3, 1e-3
+    return (6e-4, 1e-4) if dtype is DType.FP16 else (1e-5, 2e-5)  # one rounding, and sums in fp32
 
 
 @pytest.mark.parametrize("file", DOCUMENTS)
@@ -174,10 +186,7 @@ def test_example_computes_what_numpy_computes(file: str) -> None:
         strict=True,
     ):  # fmt: skip
         assert ours.shape == theirs.shape
-        half = program.types[port.node].dtype is DType.FP16
-        # fp16 stores values between the layers of a block: a few half-ulps of numbers of size 1 to 8
-        loose = file == "transformer_block.frontend.json"
-        rtol, atol = (4e-3, 1e-2) if loose else (6e-4, 1e-4) if half else (1e-5, 2e-5)
+        rtol, atol = _tolerance(file, program.types[port.node].dtype)
         np.testing.assert_allclose(ours.astype(np.float64), theirs, rtol=rtol, atol=atol)
 
 

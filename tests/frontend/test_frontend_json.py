@@ -52,7 +52,7 @@ def document(arrays: dict[str, Any], *graph: Json, outputs: dict[str, Json] | No
     }
 
 
-def one(op: str, arrays: dict[str, Any], declared: Json | None = None, **options: Any) -> Any:
+def one(op: str, arrays: dict[str, Any], declared: Json | None = None, /, **options: Any) -> Any:
     """The result of a single node over ``arrays``."""
     fn = {"fn": options.pop("fn")} if "fn" in options else {}
     inputs = options.pop("inputs", list(arrays))
@@ -213,6 +213,7 @@ def test_pools_and_movement() -> None:
 
 
 P, R = np.abs(normal(3, 4)) + np.float32(0.1), normal(4, seed=1)
+R[0] = P[1, 0]  # equal once, so that < and <= differ
 ELEMENTWISE: dict[str, Any] = {
     "add": P + R, "sub": P - R, "mul": P * R, "div": P / R, "pow": P**R, "max": np.maximum(P, R),
     "min": np.minimum(P, R), "less": P < R, "less_equal": P <= R, "greater": P > R, "greater_equal": P >= R,
@@ -362,3 +363,68 @@ def test_a_long_chain_has_no_recursion_limit() -> None:
     ]
     graph[-1]["outputs"], graph[0]["inputs"] = ["y"], ["x"]
     same(run(load_frontend(document({"x": x}, *graph[::-1])), x)[0], x)
+
+
+JUNK: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    2**70,
+    0.5,
+    float("nan"),
+    "",
+    "K",
+    "i0",
+    "M*N",
+    [],
+    [[]],
+    ["x"],
+    [["a", 1]],
+    {},
+    {"a": []},
+]
+CORPUS: list[Json] = [
+    GEMM,
+    document(
+        {"x": normal(1, 4, 8, 8), "w": normal(4, 2, 3, 3)},
+        {"op": "Conv", "name": "c", "inputs": ["x", "w"], "outputs": ["y0"],
+         "attrs": {"stride": [2, 1], "pad": [[1, 0], 2], "dilation": 1, "groups": 2, "acc_dtype": "fp32"}},
+        {"op": "MaxPool", "name": "p", "inputs": ["y0"], "outputs": ["y1"], "attrs": {"kernel": [2, 2], "stride": 1}},
+        {"op": "Transpose", "name": "t", "inputs": ["y1"], "outputs": ["y2"], "attrs": {"perm": [1, 0, 2, 3]}},
+        {"op": "Reshape", "name": "r", "inputs": ["y2"], "outputs": ["y3"], "attrs": {"shape": [4, -1]}},
+        {"op": "Reduce", "name": "m", "inputs": ["y3"], "outputs": ["y"], "attrs": {"op": "max", "axes": [0]}},
+    ),
+    document(
+        {"x": normal(2, 3, 8), "b": normal(3, 3) > 0},
+        {"op": "Attention", "name": "a", "inputs": ["x", "x", "x", "b"], "outputs": ["y0"],
+         "attrs": {"heads": 4, "kv_heads": 4, "scale": 0.5, "causal": True}},
+        {"op": "LayerNorm", "name": "n", "inputs": ["y0"], "outputs": ["y1"], "attrs": {"axis": [-1], "eps": 1e-3}},
+        {"op": "Elementwise", "name": "s", "fn": "pow", "inputs": ["y1", 2.5], "outputs": ["y2"]},
+        {"op": "Concat", "name": "k", "inputs": ["y2", "y2"], "outputs": ["y"], "attrs": {"axis": 1}},
+        outputs={"y": {"dtype": "fp16", "shape": [2, 6, 8]}},
+    ),
+]  # fmt: skip
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, item in inner for place in _places(item, (*path, key)))]
+
+
+@pytest.mark.parametrize("index", range(len(CORPUS)))
+def test_whatever_a_value_is_replaced_by_only_a_tinyc_error_comes_out(index: int) -> None:
+    refused = 0
+    for *path, last in (place for place in _places(CORPUS[index]) if place):
+        for junk in JUNK:
+            damaged = copy.deepcopy(CORPUS[index])
+            target = damaged
+            for key in path:
+                target = target[key]
+            target[last] = junk
+            try:
+                load_frontend(damaged)
+            except tinyc.TinycError:
+                refused += 1
+    assert refused > 300
+    load_frontend(CORPUS[index])

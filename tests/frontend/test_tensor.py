@@ -60,7 +60,7 @@ NUMPY = SimpleNamespace(
 )
 
 A, B = normal(3, 4), normal(3, 4, seed=1)
-I, J = integers(3, 4, dtype=np.int32), integers(3, 4, seed=1, dtype=np.int32)
+INT, JNT = integers(3, 4, dtype=np.int32), integers(3, 4, seed=1, dtype=np.int32)
 P = np.abs(A) + np.float32(0.1)
 T = normal(2, 3, 4)
 ODD = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.5], np.float32)
@@ -78,8 +78,8 @@ EXACT: dict[str, Case] = {
     "square": (lambda xp, x: x**2, (A,)),
     "negate": (lambda xp, x: -x + +x, (A,)),
     "abs": (lambda xp, x: abs(x), (A,)),
-    "abs_function": (lambda xp, x: xp.abs(x), (I,)),
-    "i32": (lambda xp, x, y: x * y - 3 + y, (I, J)),
+    "abs_function": (lambda xp, x: xp.abs(x), (INT,)),
+    "i32": (lambda xp, x, y: x * y - 3 + y, (INT, JNT)),
     "numpy_scalar_left": (lambda xp, x: np.float32(2.5) * x, (A,)),
     "numpy_scalar_right": (lambda xp, x: x - np.float32(2.5), (A,)),
     "numpy_scalar_compare": (lambda xp, x: np.float32(0.5) < x, (A,)),
@@ -90,12 +90,12 @@ EXACT: dict[str, Case] = {
     "relu": (lambda xp, x: xp.relu(x), (A,)),
     "sqrt": (lambda xp, x: xp.sqrt(x), (P,)),
     "less": (lambda xp, x, y: x < y, (A, B)),
-    "less_equal": (lambda xp, x, y: x <= y, (I, J)),
+    "less_equal": (lambda xp, x, y: x <= y, (INT, JNT)),
     "less_equal_nan": (lambda xp, x: x <= 1.5, (ODD,)),
     "greater": (lambda xp, x: x > 0, (A,)),
     "greater_equal_nan": (lambda xp, x: x >= 0.0, (ODD,)),
     "greater_left": (lambda xp, x: x < 0.5, (A,)),
-    "equal": (lambda xp, x, y: x == y, (I, J)),
+    "equal": (lambda xp, x, y: x == y, (INT, JNT)),
     "not_equal_nan": (lambda xp, x: x != x, (ODD,)),
     "and_or_not": (lambda xp, x, y: ((x > 0) & (y > 0)) | ~(x < y), (A, B)),
     "xor": (lambda xp, x, y: (x > 0) ^ (y > 0), (A, B)),
@@ -107,7 +107,7 @@ EXACT: dict[str, Case] = {
     "where_grows": (lambda xp, x, y: xp.where(x > 0, y, y + 1.0), (T, A[0])),
     "where_infinite": (lambda xp, x: xp.where(x > 0, x, -np.inf), (A,)),
     "cast_i32": (lambda xp, x: xp.cast(x * 3.0, "i32"), (A,)),
-    "cast_bool": (lambda xp, x: xp.cast(x, "bool"), (I,)),
+    "cast_bool": (lambda xp, x: xp.cast(x, "bool"), (INT,)),
     "cast_fp16": (lambda xp, x: xp.cast(x, "fp16"), (A,)),
     "reshape": (lambda xp, x: x.reshape(6, 4), (T,)),
     "reshape_tuple": (lambda xp, x: xp.reshape(x, (2, -1)), (T,)),
@@ -144,7 +144,7 @@ EXACT: dict[str, Case] = {
     "min_keepdims": (lambda xp, x: xp.min(x, (0, 2), keepdims=True), (T,)),
     "max_all": (lambda xp, x: xp.max(x), (T,)),
     "sum_ints": (lambda xp, x: x.sum((0, -1)), (integers(3, 4, 5),)),
-    "sum_i32": (lambda xp, x: x.sum(0).astype(np.int32 if xp is NUMPY else "i32"), (I,)),
+    "sum_i32": (lambda xp, x: x.sum(0).astype(np.int32 if xp is NUMPY else "i32"), (INT,)),
     "sum_bool": (lambda xp, x: xp.cast((x > 0).sum(1), "i32"), (A,)),
     "prod_ints": (lambda xp, x: xp.prod(x, 1), (integers(3, 4),)),
     "sum_keepdims": (lambda xp, x: xp.sum(x, 1, keepdims=True), (integers(3, 4),)),

@@ -182,6 +182,12 @@ def test_names_without_declaration_need_a_table():
     with pytest.raises(TinycError, match="C2") as error:
         program_from_document(document)
     assert error.value.kind == "DTypeMismatch"
+    negated = {"uops": [{"uop": "NEG", "src": ["x"], "out": "y"}]}
+    for shape in ([2, 4], [2], [2, 3, 1]):
+        tensors = {"x": {"dtype": "fp32", "shape": [2, 3]}, "y": {"dtype": "fp32", "shape": shape}}
+        with pytest.raises(TinycError) as error:
+            program_from_document({**negated, "tensors": tensors})
+        assert error.value.kind == "AxisSizeMismatch"
 
 
 @pytest.mark.spec("004-028", "002-04")

@@ -364,7 +364,7 @@ def test_large_sums_of_products(rng, monkeypatch, dtype, axes, varies, float64):
     """The matrix product, the chunks and the direct way agree, exactly on small integers."""
     from tinyc.ir import numeric
 
-    shape = [2, 3, 4, 5]
+    shape = [3, 8, 9, 5]  # large enough for the matrix product where a factor is broadcast
     sizes = [[n if str(axis) in each else 1 for axis, n in enumerate(shape)] for each in varies]
     x, y = (rng.integers(-3, 4, each).astype(NUMPY[dtype]) for each in sizes)
     program = load(

@@ -12,7 +12,7 @@ from typing import Any
 #: constructors that an extracted program may hold, with their arguments after the class they belong to
 EXTRACTABLE = frozenset(
     {"Read", "Const", "Within", "Unary", "Binary", "Select", "Cast", "Reduce"}
-    | {"Arg", "Fill", "Lit", "Plus", "Ax", "FloorDiv", "vec-of", "vec-empty", "set-of", "set-empty"}
+    | {"Arg", "Fill", "Alias", "Lit", "Plus", "Ax", "FloorDiv", "vec-of", "vec-empty", "set-of", "set-empty"}
 )
 FACTS = frozenset({"Out", "contracts", "free", "named"})
 

@@ -24,8 +24,11 @@ from .graph import compact
 HELPERS = "prop"
 """The phase whose rulesets are saturated before every step of every phase."""
 
-COMPLETE_AFTER = "fuse"
+COMPLETE_AFTER = "movement"
 """From the end of this phase on, the e-graph holds a whole program at any time."""
+
+OVERSHOOT = 1.5
+"""An e-graph that one step took further than this above its budget is not sent."""
 
 BATCH = 64
 """Steps per call of the engine while the e-graph grows slowly."""
@@ -90,7 +93,7 @@ def _saturate(engine: Engine, request: dict[str, Any], answers: TextIO) -> None:
     budget = request["budget"]
     helpers = [name for phase, names in request["phases"] if phase == HELPERS for name in names]
     steps: list[str] = []
-    complete = False
+    complete = sent = False
     for phase, rulesets in request["phases"]:
         if phase == HELPERS:
             continue
@@ -101,9 +104,12 @@ def _saturate(engine: Engine, request: dict[str, Any], answers: TextIO) -> None:
         report = _run_phase(engine, phase, helpers, steps, budget)
         _send(answers, report)
         last = phase == next(name for name, members in reversed(request["phases"]) if members)
-        if complete and not last and report.get("error") is None:
+        if complete and not last and not report["stopped"]:
             _send_graph(engine, answers, phase)
+            sent = True
         if report["stopped"]:
+            if sent and report["enodes"] > OVERSHOOT * budget["enodes"]:
+                return  # what was sent before is used: this one is too large to be worth its time
             break
     _send_graph(engine, answers, "end")
 

@@ -109,16 +109,16 @@ class Builder:
 
     def permute(self, x: Value, perm: Sequence[int]) -> Value:
         """Output axis i is input axis ``perm[i]``."""
-        if any(not -len(x.shape) <= p < len(x.shape) for p in perm) or sorted(
-            p % len(x.shape) for p in perm
-        ) != list(range(len(x.shape))):
+        rank = len(x.shape)
+        whole = all(isinstance(p, int) and not isinstance(p, bool) and -rank <= p < rank for p in perm)
+        if not whole or sorted(p % rank for p in perm) != list(range(rank)):
             raise TinycError(
                 "InvalidPermutation",
                 f"{list(perm)} does not name each axis of {show_shape(x.shape)} once",
-                f"give a permutation of 0..{len(x.shape) - 1}",
+                f"give a permutation of 0..{rank - 1}",
                 _at("PERMUTE", x),
             )
-        order = [p % len(x.shape) for p in perm]
+        order = [p % rank for p in perm]
         if order == sorted(order):
             return x
         return self._emit("PERMUTE", (x,), {"perm": order}, tuple(x.shape[p] for p in order), x.dtype)

@@ -133,7 +133,10 @@ def _entries(given: list[Any], what: str) -> list[dict[str, Any]]:
     for name in names:
         if names.count(name) > 1:
             raise TinycError(
-                "DuplicateId", f"{what} names {show(name)} twice", "name it once", {"value": name}
+                "DuplicateId",
+                f"{what} names {show(name)} twice",
+                "name it once",
+                {"layer": "frontend", "value": name},
             )
     return entries
 

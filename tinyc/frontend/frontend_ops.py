@@ -34,7 +34,9 @@ class Attrs:
 
     def get(self, name: str, kinds: type | tuple[type, ...], default: Any = None) -> Any:
         self._read.append(name)
-        value = self._given.get(name, default)
+        value = self._given.get(name)
+        if value is None:
+            return default
         allowed = kinds if isinstance(kinds, tuple) else (kinds,)
         if value is default or (
             isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool))
@@ -44,7 +46,7 @@ class Attrs:
         raise _error("InvalidArgument", f"attribute {name!r} is {show(value)}", f"give {wanted}")
 
     def need(self, name: str, kinds: type | tuple[type, ...]) -> Any:
-        if name not in self._given:
+        if self._given.get(name) is None:
             raise _error("InvalidArgument", f"attribute {name!r} is missing", f"add {name!r} to attrs")
         return self.get(name, kinds)
 

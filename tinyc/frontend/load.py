@@ -24,19 +24,21 @@ def load(source: str | os.PathLike[str] | dict[str, Any]) -> Program:
     """
     if isinstance(source, dict):
         return _from_document(source)
-    text = source if isinstance(source, str) else os.fspath(source)
-    if (
-        isinstance(source, str)
-        and source.lstrip("\ufeff \t\r\n").startswith(("{", "//", "/*"))
-        and _is_text(source)
-    ):
+    if isinstance(source, str) and _is_text(source):
         return _from_document(parse_json(source))
-    return _from_document(parse_json(_read(text)), text)
+    if not isinstance(source, str | os.PathLike):
+        raise _unknown(f"{show(source)} is neither a path nor a document")
+    path = os.fspath(source)
+    try:
+        return _from_document(parse_json(_read(path)))
+    except TinycError as error:
+        at = {"file": path, **error.at}
+        raise TinycError(error.kind, error.why, error.suggestion, at, **error.details) from None
 
 
 def _is_text(source: str) -> bool:
-    """A path may begin with ``//`` too, but it holds no line break and no brace."""
-    return "{" in source
+    """A document's text begins with ``{`` or a comment; a path may begin with ``//`` too, but holds no brace."""
+    return source.lstrip("\ufeff \t\r\n").startswith(("{", "//", "/*")) and "{" in source
 
 
 def _read(path: str) -> str:
@@ -60,23 +62,16 @@ def _read(path: str) -> str:
         raise failure(reason, "give the path of a Frontend JSON or Tiny JSON file") from None
 
 
-def _from_document(document: object, path: str | None = None) -> Program:
-    try:
-        if not isinstance(document, dict):
-            raise _unknown(f"the document is {show(document)}, not an object")
-        inner = next(iter(document.values())) if document.keys() in ({"tiny"}, {"frontend"}) else document
-        kinds = [key for key in ("graph", "uops") if isinstance(inner, dict) and key in inner]
-        if kinds == ["graph"]:
-            return load_frontend(inner)
-        if kinds == ["uops"]:
-            return program_from_document(inner)
-        both = "both 'graph' and 'uops'" if kinds else "neither 'graph' nor 'uops'"
-        raise _unknown(f"the document has {both}")
-    except TinycError as error:
-        if path is None or "file" in error.at:
-            raise
-        at = {"file": path, **error.at}
-        raise TinycError(error.kind, error.why, error.suggestion, at, **error.details) from None
+def _from_document(document: object) -> Program:
+    if not isinstance(document, dict):
+        raise _unknown(f"the document is {show(document)}, not an object")
+    inner = next(iter(document.values())) if document.keys() in ({"tiny"}, {"frontend"}) else document
+    kinds = [key for key in ("graph", "uops") if isinstance(inner, dict) and key in inner]
+    if kinds == ["graph"]:
+        return load_frontend(inner)
+    if kinds == ["uops"]:
+        return program_from_document(inner)
+    raise _unknown(f"the document has {'both' if kinds else 'neither of'} 'graph' and 'uops'")
 
 
 def _unknown(why: str) -> TinycError:

@@ -146,7 +146,7 @@ def windows(dim: Dim, kernel: int, stride: int, dilation: int) -> Dim:
 
 def per_axis(value: int | Sequence[int], count: int) -> tuple[int, ...]:
     """One integer for each of ``count`` axes: a single one repeats."""
-    values = (value,) * count if isinstance(value, int) else tuple(value)
+    values = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * count
     if len(values) != count or any(isinstance(n, bool) or not isinstance(n, int) for n in values):
         raise _invalid("sliding_window", f"{value!r} for {count} axes", f"give one integer, or {count}")
     return values

@@ -7,10 +7,10 @@ contractions accumulate in fp32 over products of casted operands (I-08).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from tinyc.ir import dims
-from tinyc.ir.diagnostics import TinycError, show_shape
+from tinyc.ir.diagnostics import TinycError, show, show_shape
 from tinyc.ir.dtypes import DType
 from tinyc.ir.tiny import Imm
 
@@ -199,17 +199,23 @@ def attention(
 
 def conv_pads(pad: Pads, count: int) -> list[tuple[int, int]]:
     """(before, after) of each spatial axis. Raises InvalidArgument."""
-    if isinstance(pad, int):
-        return [(pad, pad)] * count
-    pairs = [(each, each) if isinstance(each, int) else tuple(each) for each in pad]
-    if len(pairs) != count or any(len(pair) != 2 or min(pair) < 0 for pair in pairs):
+    given: tuple[Any, ...] = tuple(pad) if isinstance(pad, tuple | list) else (pad,) * count
+    pairs = [(each, each) if isinstance(each, int) else each for each in given]
+    fits = (
+        isinstance(pair, tuple | list) and len(pair) == 2 and all(_is_size(n) for n in pair) for pair in pairs
+    )
+    if len(pairs) != count or not all(fits):
         raise _error(
             "InvalidArgument",
             "conv",
-            f"pad {pad} for {count} spatial axes",
-            "give one number, or per spatial axis a number or [before, after]",
+            f"pad {show(pad)} for {count} spatial axes",
+            "give one number >= 0, or per spatial axis a number or [before, after]",
         )
     return [(pair[0], pair[1]) for pair in pairs]
+
+
+def _is_size(n: object) -> bool:
+    return isinstance(n, int) and not isinstance(n, bool) and n >= 0
 
 
 def pool(

@@ -266,7 +266,11 @@ def _check_declared(builder: Builder, entry: Entry, tables: Mapping[str, Mapping
         if dtype is not found.dtype:
             why = f"tensors declares it {dtype} and its value is {found.dtype}"
             raise read.fail("DTypeMismatch", why, "insert a CAST or correct tensors")
-        if len(shape) != len(found.shape):
+        differ = any(
+            isinstance(a, int) and isinstance(b, int) and a != b
+            for a, b in zip(shape, found.shape, strict=False)
+        )
+        if len(shape) != len(found.shape) or differ:
             why = f"tensors declares it {show(list(shape))} and its shape is {show(list(found.shape))}"
             raise read.fail("AxisSizeMismatch", why, "correct tensors")
 

@@ -153,8 +153,9 @@ def contract(
 ) -> str:
     """A product summed over ``reduce_idx``: movement, MUL and REDUCE(SUM) (I-11).
 
-    The dtype to accumulate in is ``dtype`` or ``acc_dtype``, else fp32 (i32 for i32 operands). Where an operand has fewer axes than
-    names, its last axes are first windowed (conv2d): by the sizes that the other operand has for the last names.
+    The dtype to accumulate in is ``dtype`` or ``acc_dtype``, else fp32 (i32 for i32 operands). Where an
+    operand has fewer axes than names, its last axes are first windowed (conv2d): by the sizes that the other
+    operand has for the last names.
     """
     read = Reader(id, "CONTRACT")
     arg = read.keys(arg, _CONTRACT, ("lhs_idx", "rhs_idx", "out_idx"))

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tinyc.codegen.cpu import CpuKernel, generate
 from tinyc.ir.diagnostics import TinycError
-from tinyc.ir.plan import BufferInfo, Extracted
+from tinyc.ir.plan import Extracted
 
 from .arena import Memory, aligned, plan_memory
 from .jit import Code, Function
@@ -175,9 +175,10 @@ class Executable:
             pool.submit(step.function, pointer, bounds[part], bounds[part + 1], scratch + part * stride)
             for part in range(1, parts)
         ]
-        step.function(pointer, 0, bounds[1], scratch)
-        for future in running:
-            future.result()
+        try:
+            step.function(pointer, 0, bounds[1], scratch)
+        finally:  # an interrupt must not free memory that is still written to
+            wait(running)
 
     def _threads(self) -> ThreadPoolExecutor:
         with self._lock:
@@ -201,8 +202,3 @@ class Executable:
 def _spell(array: Array) -> str:
     order = "" if array.flags.c_contiguous else ", not contiguous"
     return f"{array.dtype}{list(array.shape)}{order}"
-
-
-def buffer_bytes(buffers: Sequence[BufferInfo]) -> int:
-    """Bytes of all buffers, without reuse."""
-    return sum(aligned(buffer.bytes) for buffer in buffers)

@@ -88,7 +88,7 @@ class Code:
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
         self._functions = {name: signature(engine.get_function_address(name)) for name in unique}
         for function in self._functions.values():
-            function.engine = engine  # the code goes when its engine does
+            function.engine = engine  # type: ignore[attr-defined]  # the code goes when its engine does
 
     def __getitem__(self, kernel: CpuKernel) -> Function:
         return self._functions[kernel.name]
