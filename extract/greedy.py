@@ -45,14 +45,22 @@ class Choice:
     seconds: float
 
 
-def extract(view: View, model: CostModel, input_bytes: Mapping[int, int], seconds: float = 2.0) -> Choice | None:
+def extract(
+    view: View,
+    model: CostModel,
+    input_bytes: Mapping[int, int],
+    seconds: float = 2.0,
+    stored: frozenset[str] = frozenset(),
+) -> Choice | None:
     """The cheapest program found; None where an output cannot be computed from the e-graph.
 
     ``input_bytes``: size of each program input. ``seconds``: time limit for trying single buffers without.
+    ``stored``: expression classes that are only ever read from their buffers.
     """
     if any(output not in view.buffers for output in view.graph.outputs):
         return None
     sizes = dict(input_bytes)
+    view = view.storing(stored) if stored else view
     best: Choice | None = None
     paid: frozenset[str] = frozenset()
     for _ in range(4):
@@ -139,6 +147,8 @@ class _Pass:
         if not key[1]:
             for buffer, way in self.filled_by.get(key[0], ()):
                 self._relax_fill(key, buffer, way, items)
+        if key[0] in self.view.stored:
+            items = [item for item in items if item.head == "Read"]
         found = [best for item in items if (best := self._candidate(key, item)) is not None]
         best = min(found, key=lambda candidate: candidate.total, default=None)
         if best is None:

@@ -35,8 +35,12 @@ from .names import Names
 from .view import LEVEL, View, axis_extent, axis_id
 
 
-def build(program: Program, view: View, choice: Choice) -> Extracted:
-    """Regions in execution order. Buffers and kernels are named after the document's nodes."""
+def build(program: Program, view: View, choice: Choice) -> tuple[Extracted, frozenset[str]]:
+    """Regions in execution order. Buffers and kernels are named after the document's nodes.
+
+    Also the classes of reductions that a kernel would compute more than once (for different axes): what fans out
+    is not to be recomputed (document 004 §6.7), so they are to be stored.
+    """
     args = [
         (port.name, program.types[port.node].dtype, tuple(map(int, program.types[port.node].shape)))
         for port in program.inputs
@@ -56,12 +60,15 @@ def build(program: Program, view: View, choice: Choice) -> Extracted:
     for name, buffer in view.buffers.items():
         if buffer.arg is not None:
             refs[name] = MemRef(input_names[buffer.arg], args[buffer.arg][1], args[buffer.arg][2])
-    built = [_RegionBuilder(view, kernel, refs).build() for kernel in choice.kernels]
+    builders = [_RegionBuilder(view, kernel, refs) for kernel in choice.kernels]
+    built = [builder.build() for builder in builders]
     regions = tuple(region for region, _ in built)
     plans = tuple(plan for _, plan in built)
+    repeated = {origin for builder in builders for origin, count in builder.reduced.items() if count > 1}
+    stored = frozenset(cls for cls in view.items if view.origin(cls) in repeated)
     inputs = [MemRef(name, dtype, shape) for name, (_, dtype, shape) in zip(input_names, args, strict=True)]
     outputs = [refs[cls] for cls in view.graph.outputs]
-    return Extracted(regions, plans, execution_plan(regions, inputs, outputs))
+    return Extracted(regions, plans, execution_plan(regions, inputs, outputs)), stored
 
 
 def execution_plan(regions: Sequence[Region], inputs: Sequence[MemRef], outputs: Sequence[MemRef]) -> ExecutionPlan:
@@ -111,6 +118,7 @@ class _RegionBuilder:
     reduce_axes: int = 0
     contractions: list[tuple[str, str, str, tuple[tuple[str, ...], ...]]] = field(default_factory=list)
     reductions: int = 0
+    reduced: dict[str, int] = field(default_factory=dict)
 
     def build(self) -> tuple[Region, Plan]:
         shape = self.kernel.way.shape
@@ -221,6 +229,8 @@ class _RegionBuilder:
             self.lets.append(Let(body, self.dtype(parts[0]), Binary("MUL", *parts)))
         made = self.emit(key, scope, self.dtype(body), Reduce(item.op, tuple(axes), body))
         self.reductions += 1
+        origin = self.view.origin(key[0])
+        self.reduced[origin] = self.reduced.get(origin, 0) + 1
         if contract and all(axis_id(name) < LEVEL for name in scope):
             roles = tuple(tuple(inner[name] for name in role) for role in item.payload[1:])  # type: ignore[attr-defined]
             self.contractions.append((made, parts[0], parts[1], roles))

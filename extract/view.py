@@ -6,6 +6,7 @@ of a kernel in order; a reduction nested d deep binds ids from 16*d.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -65,10 +66,14 @@ class Item:
 
 
 class View:
-    """Items of every expression class, buffers, and index vectors of one :class:`Graph`."""
+    """Items of every expression class, buffers, and index vectors of one :class:`Graph`.
+
+    ``stored``: expression classes that may only be read from their buffers, except where those are filled.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.stored: frozenset[str] = frozenset()
         self._index: dict[str, Affine | None] = {}
         self.buffers: dict[str, Buffer] = {}
         for name, nodes in graph.classes.items():
@@ -83,6 +88,17 @@ class View:
                 self.items[name] = tuple(dict.fromkeys(found))
         for row in graph.contracts:
             self._add_contraction(row)
+
+    def storing(self, classes: frozenset[str]) -> View:
+        """The same view with more classes stored."""
+        other = copy.copy(self)
+        other.stored = self.stored | classes
+        return other
+
+    def origin(self, cls: str) -> str:
+        """What a class computes, wherever it is needed: the document's node, or itself where it has none."""
+        number = self.graph.names.get(cls)
+        return cls if number is None else f"node {number}"
 
     # ---- index terms ----
 

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Budget", "Compiled", "KernelInfo", "optimize_and_compile"]
 
+MAX_STORING_ROUNDS = 4
+"""How often extraction is repeated with reductions stored that it would have computed twice in a kernel."""
+
 STAGES = ("tiny", "region", "plan", "exec", "llvm")
 """What :meth:`Compiled.dump` and ``--dump`` know, in pipeline order."""
 
@@ -274,11 +277,18 @@ def _extract(
         for extent in program.types[port.node].shape:
             size *= int(extent)
         sizes[number] = size
-    choice = extract(view, model, sizes)
-    if choice is None:
-        return None
-    extracted = build(program, view, choice)
-    return extracted, _fused(program, view, choice, extracted)
+    stored: frozenset[str] = frozenset()
+    result = None
+    for _ in range(MAX_STORING_ROUNDS):
+        choice = extract(view, model, sizes, stored=stored)
+        if choice is None:
+            break
+        extracted, repeated = build(program, view, choice)
+        result = extracted, _fused(program, view, choice, extracted)
+        if repeated <= stored:
+            break
+        stored |= repeated
+    return result
 
 
 def _fused(program: Program, view: View, choice: Choice, extracted: Extracted) -> dict[str, tuple[str, ...]]:
