@@ -35,7 +35,9 @@ class Work:
 class CostModel(Protocol):
     """Estimates in seconds. Extraction minimises the sum of :meth:`kernel` over all kernels."""
 
-    hardware: Hardware
+    @property
+    def hardware(self) -> Hardware:
+        """The row of the hardware table that the estimates are for."""
 
     def seconds(self, work: Work) -> float:
         """Additive estimate of a part of a kernel; must not be negative."""

@@ -59,12 +59,11 @@ def extract(
     """
     if any(output not in view.buffers for output in view.graph.outputs):
         return None
-    sizes = dict(input_bytes)
-    view = view.storing(stored) if stored else view
+    problem = _Problem(view.storing(stored) if stored else view, model, dict(input_bytes))
     best: Choice | None = None
     paid: frozenset[str] = frozenset()
     for _ in range(4):
-        choice = _Pass(view, model, sizes, paid, frozenset()).solve()
+        choice = _Pass(problem, paid, frozenset()).solve()
         if choice is None:
             break
         better = best is None or choice.seconds < best.seconds
@@ -73,19 +72,19 @@ def extract(
         if filled == paid:
             break
         paid = filled
-    return None if best is None else _try_without(view, model, sizes, best, seconds)
+    return None if best is None else _try_without(problem, best, seconds)
 
 
-def _try_without(view: View, model: CostModel, sizes: dict[int, int], best: Choice, seconds: float) -> Choice:
+def _try_without(problem: _Problem, best: Choice, seconds: float) -> Choice:
     deadline = time.monotonic() + seconds
     banned: frozenset[str] = frozenset()
     for buffer in [kernel.buffer.cls for kernel in best.kernels]:
         filled = frozenset(kernel.buffer.cls for kernel in best.kernels)
-        if buffer in view.graph.outputs or buffer not in filled:
+        if buffer in problem.view.graph.outputs or buffer not in filled:
             continue
         if time.monotonic() > deadline:
             break
-        choice = _Pass(view, model, sizes, filled - {buffer}, banned | {buffer}).solve()
+        choice = _Pass(problem, filled - {buffer}, banned | {buffer}).solve()
         if choice is not None and choice.seconds < best.seconds * (1 - 1e-9):
             best, banned = choice, banned | {buffer}
     return best
@@ -98,38 +97,68 @@ class _Best:
     reads: int  # bit set of buffers that this kernel reads
     needs: int  # bit set of buffers to be filled, transitively
     mixed: bool  # holds a contraction beside another reduction: then none of them can be tiled
+    option: _Option
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """An item of a key, with what does not change from pass to pass: own cost, and what it costs more untiled."""
+
     item: Item
+    children: tuple[Key, ...]
+    own: float
+    untiled: float
+
+
+class _Problem:
+    """What all passes share: the keys that an output can reach, operands first, and their options."""
+
+    def __init__(self, view: View, model: CostModel, sizes: Mapping[int, int]) -> None:
+        self.view, self.model, self.sizes = view, model, sizes
+        self.order = _order(view)
+        self.bit = {key: number for number, key in enumerate(self.order)}
+        self.options = {key: [self._option(key, item) for item in _items(view, key)] for key in self.order}
+        self.names = list(view.buffers)
+        self.number = {name: number for number, name in enumerate(self.names)}
+        self.read_cost = [model.seconds(Work(bytes_read=self.bytes(view.buffers[name]))) for name in self.names]
+        self.filled_by: dict[str, list[tuple[Buffer, Way]]] = {}
+        for buffer in view.buffers.values():
+            for way in buffer.ways:
+                self.filled_by.setdefault(way.root, []).append((buffer, way))
+
+    def _option(self, key: Key, item: Item) -> _Option:
+        own = self.model.seconds(item_work(self.view, key[0], item))
+        untiled = 0.0
+        if item.head == "Contract":
+            loops = self.model.seconds(item_work(self.view, key[0], item, tiled=False))
+            untiled = max(loops - own, 0.0)
+        return _Option(item, children_of(key, item), own, untiled)
+
+    def bytes(self, buffer: Buffer) -> int:
+        if buffer.arg is not None:
+            return self.sizes.get(buffer.arg, 0)
+        size = buffer.dtype.itemsize if buffer.dtype else 0
+        for extent in buffer.shape:
+            size *= extent
+        return size
 
 
 class _Pass:
     """One relaxation, with the buffers in ``paid`` free to fill and those in ``banned`` never read."""
 
-    def __init__(
-        self,
-        view: View,
-        model: CostModel,
-        sizes: dict[int, int],
-        paid: frozenset[str],
-        banned: frozenset[str],
-    ) -> None:
-        self.view, self.model, self.sizes, self.paid, self.banned = view, model, sizes, paid, banned
-        self.order = _order(view)
-        self.bit = {key: number for number, key in enumerate(self.order)}
+    def __init__(self, problem: _Problem, paid: frozenset[str], banned: frozenset[str]) -> None:
+        self.problem, self.paid, self.banned = problem, paid, banned
+        self.view, self.model = problem.view, problem.model
+        self.order, self.bit, self.number = problem.order, problem.bit, problem.number
+        self.read_cost = problem.read_cost
         self.local_cost = [0.0] * len(self.order)
         self.untiled_cost = [0.0] * len(self.order)  # what a contraction costs more where it cannot be tiled
         self.reductions = 0  # bit sets of the keys that are computed by a reduction, and by a contraction
         self.contractions = 0
-        self.names = list(view.buffers)
-        self.number = {name: number for number, name in enumerate(self.names)}
-        self.read_cost = [model.seconds(Work(bytes_read=self._bytes(view.buffers[name]))) for name in self.names]
-        self.fill_cost = [0.0] * len(self.names)
+        self.fill_cost = [0.0] * len(problem.names)
         self.best: dict[Key, _Best] = {}
         self.fill: dict[str, _Best] = {}
         self.way: dict[str, Way] = {}
-        self.filled_by: dict[str, list[tuple[Buffer, Way]]] = {}
-        for buffer in view.buffers.values():
-            for way in buffer.ways:
-                self.filled_by.setdefault(way.root, []).append((buffer, way))
 
     def solve(self) -> Choice | None:
         for _ in range(SWEEPS):
@@ -143,42 +172,36 @@ class _Pass:
     # ---- relaxation ----
 
     def _relax(self, key: Key) -> bool:
-        items = list(_items(self.view, key))
+        options = self.problem.options[key]
         if not key[1]:
-            for buffer, way in self.filled_by.get(key[0], ()):
-                self._relax_fill(key, buffer, way, items)
-        if key[0] in self.view.stored:
-            items = [item for item in items if item.head == "Read"]
-        found = [best for item in items if (best := self._candidate(key, item)) is not None]
-        best = min(found, key=lambda candidate: candidate.total, default=None)
+            for buffer, way in self.problem.filled_by.get(key[0], ()):
+                self._relax_fill(key, buffer, way, options)
+        best: _Best | None = None
+        for option in options:
+            if option.item.head != "Read" and key[0] in self.view.stored:
+                continue
+            found = self._candidate(key, option)
+            if found is not None and (best is None or found.total < best.total):
+                best = found
         if best is None:
             return False
         known = self.best.get(key)
         self.best[key] = best
-        self._set_cost(key, best.item)
-        return known is None or known.item is not best.item or abs(known.total - best.total) > 1e-9 * best.total
-
-    def _set_cost(self, key: Key, item: Item) -> None:
         number = self.bit[key]
         bit = 1 << number
-        self.local_cost[number] = self._own(key, item)
-        self.untiled_cost[number] = self._untiled(key, item)
-        self.reductions = self.reductions | bit if item.head in ("Reduce", "Contract") else self.reductions & ~bit
-        self.contractions = self.contractions | bit if item.head == "Contract" else self.contractions & ~bit
+        head = best.option.item.head
+        self.local_cost[number], self.untiled_cost[number] = best.option.own, best.option.untiled
+        self.reductions = self.reductions | bit if head in ("Reduce", "Contract") else self.reductions & ~bit
+        self.contractions = self.contractions | bit if head == "Contract" else self.contractions & ~bit
+        return known is None or known.option is not best.option or abs(known.total - best.total) > 1e-9 * best.total
 
-    def _untiled(self, key: Key, item: Item) -> float:
-        if item.head != "Contract":
-            return 0.0
-        loops = self.model.seconds(item_work(self.view, key[0], item, tiled=False))
-        return max(loops - self._own(key, item), 0.0)
-
-    def _relax_fill(self, key: Key, buffer: Buffer, way: Way, items: list[Item]) -> None:
+    def _relax_fill(self, key: Key, buffer: Buffer, way: Way, options: list[_Option]) -> None:
         number = self.number[buffer.cls]
         best: _Best | None = None
-        for item in items:
-            if item.head == "Read" and item.payload[0] == buffer.cls:
+        for option in options:
+            if option.item.head == "Read" and option.item.payload[0] == buffer.cls:
                 continue
-            found = self._candidate(key, item)
+            found = self._candidate(key, option)
             if found is None or found.needs >> number & 1:
                 continue
             if best is None or found.total < best.total:
@@ -189,21 +212,26 @@ class _Pass:
         self.fill[buffer.cls], self.way[buffer.cls] = best, way
         if buffer.cls not in self.paid:
             kernel = best.total - self._sum(self.fill_cost, best.needs)
-            written = self.model.seconds(Work(bytes_written=self._bytes(buffer)))
+            written = self.model.seconds(Work(bytes_written=self.problem.bytes(buffer)))
             self.fill_cost[number] = kernel + written + self.model.hardware.launch
 
-    def _candidate(self, key: Key, item: Item) -> _Best | None:
+    def _candidate(self, key: Key, option: _Option) -> _Best | None:
         own_bit = 1 << self.bit[key]
+        item = option.item
         parts = []
-        for child in children_of(key, item):
+        for child in option.children:
             part = self.best.get(child)
             if part is None or part.local & own_bit:
                 return None
             parts.append(part)
-        total = self._own(key, item)
+        if item.head == "Read":
+            return self._read(own_bit, option)
+        total = option.own
         local = reads = needs = 0
         counted = 0.0
-        for part in sorted(parts, key=lambda part: -part.total):
+        if len(parts) > 1:
+            parts.sort(key=lambda part: -part.total)
+        for part in parts:
             if local or reads:
                 total += self._sum(self.local_cost, part.local & ~local)
                 total += self._sum(self.read_cost, part.reads & ~reads)
@@ -214,26 +242,27 @@ class _Pass:
             local |= part.local
             reads |= part.reads
             needs |= part.needs
-        if item.head == "Read":
-            buffer = self.view.buffers[str(item.payload[0])]
-            number = self.number[buffer.cls]
-            reads = 1 << number
-            total += self.read_cost[number]
-            if buffer.arg is None:
-                if buffer.cls in self.banned or buffer.cls not in self.fill:
-                    return None
-                needs = self.fill[buffer.cls].needs | reads
-                total += self._sum(self.fill_cost, needs)
         here = item.head in ("Reduce", "Contract")
-        count = (local & self.reductions).bit_count() + here
-        mixed = count > 1 and (item.head == "Contract" or bool(local & self.contractions))
-        if mixed:
-            total += self._untiled(key, item) - counted
-            total += self._sum(self.untiled_cost, local & self.contractions)
-        return _Best(total, local | own_bit, reads, needs, mixed, item)
+        mixed = False
+        if here or local & self.contractions:
+            count = (local & self.reductions).bit_count() + here
+            mixed = count > 1 and (item.head == "Contract" or bool(local & self.contractions))
+            if mixed:
+                total += option.untiled - counted + self._sum(self.untiled_cost, local & self.contractions)
+        return _Best(total, local | own_bit, reads, needs, mixed, option)
 
-    def _own(self, key: Key, item: Item) -> float:
-        return self.model.seconds(item_work(self.view, key[0], item))
+    def _read(self, own_bit: int, option: _Option) -> _Best | None:
+        buffer = self.view.buffers[str(option.item.payload[0])]
+        number = self.number[buffer.cls]
+        reads, needs = 1 << number, 0
+        total = option.own + self.read_cost[number]
+        if buffer.arg is None:
+            fill = self.fill.get(buffer.cls)
+            if fill is None or buffer.cls in self.banned:
+                return None
+            needs = fill.needs | reads
+            total += self._sum(self.fill_cost, needs)
+        return _Best(total, own_bit, reads, needs, False, option)
 
     @staticmethod
     def _sum(costs: list[float], mask: int) -> float:
@@ -243,14 +272,6 @@ class _Pass:
             total += costs[low.bit_length() - 1]
             mask ^= low
         return total
-
-    def _bytes(self, buffer: Buffer) -> int:
-        if buffer.arg is not None:
-            return self.sizes.get(buffer.arg, 0)
-        size = buffer.dtype.itemsize if buffer.dtype else 0
-        for extent in buffer.shape:
-            size *= extent
-        return size
 
     # ---- the solution ----
 
@@ -295,16 +316,16 @@ class _Pass:
             key = stack.pop()
             if key in items:
                 continue
-            items[key] = self.fill[buffer.cls].item if key == root else self.best[key].item
+            items[key] = (self.fill[buffer.cls] if key == root else self.best[key]).option.item
             stack += children_of(key, items[key])
-        work = Work(bytes_written=self._bytes(buffer))
+        work = Work(bytes_written=self.problem.bytes(buffer))
         read = set()
         tiled = sum(item.head in ("Reduce", "Contract") for item in items.values()) == 1
         for key, item in items.items():
             work += item_work(self.view, key[0], item, tiled)
             if item.head == "Read":
                 read.add(str(item.payload[0]))
-        work += Work(bytes_read=sum(self._bytes(self.view.buffers[name]) for name in read))
+        work += Work(bytes_read=sum(self.problem.bytes(self.view.buffers[name]) for name in read))
         return Kernel(buffer, way, items, work, self.model.kernel(work))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tinyc.egraph.saturate import Saturation
 from tinyc.ir.diagnostics import Diagnostic
 from tinyc.ir.plan import Extracted
-from tinyc.ir.region import Reduce
+from tinyc.ir.region import Reduce, Region
 
 from .cost import CostModel
 from .estimate import estimate
@@ -21,10 +21,11 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class KernelReport:
-    """One kernel. ``algo``: the schedule. ``contractions``, ``reductions``: sums over products, all reductions.
+    """One kernel. ``symbol``: its entry symbol in the generated code. ``algo``: the schedule. ``contractions``, ``reductions``: sums over products, all reductions.
     ``fused``: the document's nodes that it computes. FLOPs, bytes and seconds are estimates."""
 
     name: str
+    symbol: str
     output: str
     dtype: str
     shape: tuple[int, ...]
@@ -138,16 +139,18 @@ def make_report(
     warnings: tuple[Diagnostic, ...],
     seconds: Mapping[str, float],
     fallback: bool,
+    symbols: tuple[str, ...] = (),
 ) -> ExtractionReport:
     """``fused``: region name -> ids of the nodes it computes. ``seconds``: wall time per stage of this compilation."""
     kernels = []
-    for region, plan in zip(extracted.regions, extracted.plans, strict=True):
+    for number, (region, plan) in enumerate(zip(extracted.regions, extracted.plans, strict=True)):
         found = estimate(region, plan, model)
         reductions = [let for let in region.lets if isinstance(let.value, Reduce)]
         (out,) = region.outputs
         kernels.append(
             KernelReport(
                 region.name,
+                symbols[number] if symbols else "",
                 out.name,
                 out.dtype.value,
                 out.shape,
@@ -155,7 +158,7 @@ def make_report(
                 found.flops,
                 found.bytes,
                 found.time_s,
-                int(plan.contraction is not None),
+                len(contractions_of(region)),
                 len(reductions),
                 fused.get(region.name, ()),
             )
@@ -187,6 +190,16 @@ def make_report(
         fallback,
         bool(saturation and saturation.complete),
         seconds,
+    )
+
+
+def contractions_of(region: Region) -> tuple[str, ...]:
+    """The sums over a product, by the names of their lets."""
+    lets = {let.name: let.value for let in region.lets}
+    return tuple(
+        name
+        for name, value in lets.items()
+        if isinstance(value, Reduce) and value.op == "SUM" and getattr(lets[value.body], "op", None) == "MUL"
     )
 
 

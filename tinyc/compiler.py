@@ -42,6 +42,9 @@ __all__ = ["Budget", "Compiled", "KernelInfo", "optimize_and_compile"]
 MAX_STORING_ROUNDS = 4
 """How often extraction is repeated with reductions stored that it would have computed twice in a kernel."""
 
+TRIAL_SECONDS = 1.0
+"""Time for trying the program without single buffers."""
+
 STAGES = ("tiny", "region", "plan", "exec", "llvm")
 """What :meth:`Compiled.dump` and ``--dump`` know, in pipeline order."""
 
@@ -80,7 +83,8 @@ def optimize_and_compile(
 
     Args:
         program: a Program (``tinyc.load``, ``tinyc.trace``), a path, or a parsed document.
-        target: "cpu", or "auto" (what this machine has; today always "cpu").
+        target: "cpu", "sm80", "sm90", or "auto" (what this machine has; today always "cpu"). For sm80 and sm90
+            there are Regions, Plans and the report so far; calling it raises TargetUnavailable.
         shapes: sizes of symbols. The rest bind from the arguments of the first call, which compiles then.
         rules: extra ``.egg`` files or folders, added to the built-in ones.
         without: rulesets to leave out. also: rulesets that are off by default, to switch on.
@@ -92,13 +96,6 @@ def optimize_and_compile(
     """
     target = "cpu" if target == "auto" else target
     hardware(target)
-    if target != "cpu":
-        raise TinycError(
-            "TargetUnavailable",
-            f"code for {target} is not generated yet",
-            'use target="cpu"',
-            at={"layer": "compiler", "value": target},
-        )
     given = program if isinstance(program, Program) else load(program)
     options = _Options(
         target,
@@ -125,7 +122,7 @@ class _Built:
     program: Program
     extracted: Extracted
     report: ExtractionReport
-    executable: Executable
+    executable: Executable | None
 
 
 class Compiled:
@@ -154,7 +151,7 @@ class Compiled:
         arrays, kind = receive(self.program, given)
         built = self._latest if not self.program.symbols else self._bound(bind_shapes(self.program, arrays))
         assert built is not None
-        outputs = built.executable(arrays)
+        outputs = self._code(built)(arrays)
         results = tuple(returned(output, kind) for output in outputs)
         return results[0] if len(results) == 1 else results
 
@@ -166,12 +163,8 @@ class Compiled:
     @property
     def kernels(self) -> tuple[KernelInfo, ...]:
         built = self._ready("kernels")
-        return tuple(
-            KernelInfo(kernel.name, kernel.source, region, plan)
-            for kernel, region, plan in zip(
-                built.executable.kernels, built.extracted.regions, built.extracted.plans, strict=True
-            )
-        )
+        triples = zip(self._code(built).kernels, built.extracted.regions, built.extracted.plans, strict=True)
+        return tuple(KernelInfo(kernel.name, kernel.source, region, plan) for kernel, region, plan in triples)
 
     @property
     def plan(self) -> ExecutionPlan:
@@ -180,7 +173,7 @@ class Compiled:
     @property
     def executable(self) -> Executable:
         """The CPU runtime's object: memory figures and profiling."""
-        return self._ready("executable").executable
+        return self._code(self._ready("executable"))
 
     def dump(self, stage: str) -> str:
         """One of the stages in :data:`STAGES` as text: strict JSON ``{"<stage>": …}``."""
@@ -205,8 +198,18 @@ class Compiled:
 
     def __repr__(self) -> str:
         inputs = ", ".join(port.name for port in self.program.inputs)
-        state = f"{len(self.kernels)} kernels" if self._latest else "not bound yet"
+        state = f"{len(self._latest.extracted.regions)} kernels" if self._latest else "not bound yet"
         return f"<tinyc.Compiled ({inputs}) on {self._options.target}: {state}>"
+
+    def _code(self, built: _Built) -> Executable:
+        if built.executable is None:
+            raise TinycError(
+                "TargetUnavailable",
+                f"no code is generated for {self._options.target} yet",
+                'use target="cpu" to run; report, plan and dump("region") work for every target',
+                at={"layer": "compiler", "value": self._options.target},
+            )
+        return built.executable
 
     def _ready(self, what: str) -> _Built:
         if self._latest is None:
@@ -257,10 +260,13 @@ def _compile(program: Program, options: _Options) -> _Built:
             )
         )
     lap("extract")
-    executable = Executable(extracted, read_settings().num_threads)
-    lap("codegen")
+    executable = None
+    if options.target == "cpu":
+        executable = Executable(extracted, read_settings().num_threads)
+        lap("codegen")
     report = make_report(
-        options.target, model, extracted, naive, saturation, fused, tuple(warnings), seconds, found is None
+        options.target, model, extracted, naive, saturation, fused, tuple(warnings), seconds, found is None,
+        symbols=tuple(kernel.name for kernel in executable.kernels) if executable else (),
     )
     return _Built(program, extracted, report, executable)
 
@@ -280,14 +286,19 @@ def _extract(
     stored: frozenset[str] = frozenset()
     result = None
     for _ in range(MAX_STORING_ROUNDS):
-        choice = extract(view, model, sizes, stored=stored)
+        choice = extract(view, model, sizes, 0.0, stored)
         if choice is None:
-            break
+            return result
         extracted, repeated = build(program, view, choice)
         result = extracted, _fused(program, view, choice, extracted)
         if repeated <= stored:
             break
         stored |= repeated
+    choice = extract(view, model, sizes, TRIAL_SECONDS, stored)
+    if choice is not None:
+        extracted, repeated = build(program, view, choice)
+        if repeated <= stored:
+            result = extracted, _fused(program, view, choice, extracted)
     return result
 
 
