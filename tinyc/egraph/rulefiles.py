@@ -23,6 +23,8 @@ ACTING = frozenset(
     | {"prove-exists", "print-function", "print-size", "print-stats", "let", "set", "union", "delete", "subsume"}
     | {"panic", "multi-extract", "with-ruleset", "unstable-combined-ruleset", "keep-best", "query-extract"}
 )
+_NAME = re.compile(r':name\s+"([^"]+)"')
+_RULESET = re.compile(r":ruleset\s+([^\s()]+)")
 CLASSES = ("EXACT", "REASSOC", "BOUNDED", "REAL-ONLY", "FACT")
 
 
@@ -42,11 +44,12 @@ class RuleInfo:
 
 @dataclass(frozen=True)
 class Form:
-    """One top-level form: its head, text, first line and the comment right above it."""
+    """One top-level form: its head, text, first line, offset in the file, and the comment right above it."""
 
     head: str
     text: str
     line: int
+    start: int
     comment: str
 
 
@@ -129,6 +132,28 @@ def without_includes(path: Path) -> str | None:
     return "\n".join(lines)
 
 
+def one_rule_per_ruleset(path: Path) -> tuple[str, dict[str, tuple[str, str]]]:
+    """The file's text with each rule in a ruleset of its own, and for each of those its ruleset and rule name.
+
+    For profiling: what one rule adds can then be counted. Lines stay; includes are blanked.
+    """
+    text = path.read_text(encoding="utf-8")
+    homes: dict[str, tuple[str, str]] = {}
+    for form in reversed(forms_of(path)):
+        end = form.start + len(form.text)
+        if form.head == "include":
+            text = text[: form.start] + "\n" * form.text.count("\n") + text[end:]
+        if form.head not in ("rule", "rewrite", "birewrite"):
+            continue
+        name, home = _NAME.search(form.text), _RULESET.search(form.text)
+        assert name and home, "checked by load_rules"
+        alone = "rule--" + re.sub(r"[^A-Za-z0-9]+", "-", name[1])
+        homes[alone] = (home[1], name[1])
+        body = form.text[: home.start(1)] + alone + form.text[home.end(1) :]
+        text = f"{text[: form.start]}(ruleset {alone}) {body}{text[end:]}"
+    return text, dict(reversed(homes.items()))
+
+
 def forms_of(path: Path) -> tuple[Form, ...]:
     """The top-level forms of a rule file, with the comments above them."""
     try:
@@ -186,8 +211,7 @@ def _rules(
         for form in forms[path]:
             if form.head not in ("rule", "rewrite", "birewrite"):
                 continue
-            name = re.search(r':name\s+"([^"]+)"', form.text)
-            member = re.search(r":ruleset\s+([^\s()]+)", form.text)
+            name, member = _NAME.search(form.text), _RULESET.search(form.text)
             if not name or not member:
                 raise _bad(path, form.line, "every rule has a :name and a :ruleset")
             if member[1] not in rulesets:
@@ -222,7 +246,7 @@ def _scan(path: Path, text: str) -> Iterable[Form]:
             end = _closing(path, text, position, line)
             body = text[position:end]
             head = re.match(r"\(\s*([^\s()]*)", body)
-            yield Form(head[1] if head else "", body, line, " ".join(comment).strip(" -"))
+            yield Form(head[1] if head else "", body, line, position, " ".join(comment).strip(" -"))
             line += body.count("\n")
             position = end
             # rules that stand together share the comment above the first

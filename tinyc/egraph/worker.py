@@ -1,7 +1,7 @@
 """The engine's process: ``python -m tinyc.egraph.worker``, one JSON request per line in, JSON lines out.
 
 It may die at any moment (memory, a crash of the engine, the parent's kill); the parent uses what it sent before.
-Request: ``{files: [[path, text | null]], phases: [[name, [rulesets]]], terms, facts, sets, budget: {enodes, rounds, memory_bytes}}``.
+Request: ``{files: [[path, text | null]], phases: [[name, [rulesets]]], alone: {ruleset: [[own ruleset, rule]]}, terms, facts, sets, budget: {enodes, rounds, memory_bytes}}``.
 Answers: ``{"kind": "phase", …}`` after each phase, ``{"kind": "graph", "graph": …, "after": phase}`` when a phase has
 left a whole program, ``{"kind": "error", …}``, and ``{"kind": "done"}``.
 """
@@ -101,7 +101,10 @@ def _saturate(engine: Engine, request: dict[str, Any], answers: TextIO) -> None:
         complete = complete or phase == COMPLETE_AFTER
         if not rulesets:
             continue
-        report = _run_phase(engine, phase, helpers, steps, budget)
+        if request["alone"]:
+            report = _profile_phase(engine, phase, helpers, steps, budget, request["alone"])
+        else:
+            report = _run_phase(engine, phase, helpers, steps, budget)
         _send(answers, report)
         last = phase == next(name for name, members in reversed(request["phases"]) if members)
         if complete and not last and not report["stopped"]:
@@ -163,6 +166,71 @@ def _run_phase(
         "stopped": stopped,
         "error": error,
         "grew_most": grew if stopped else "",
+    }
+
+
+def _profile_phase(
+    engine: Engine,
+    phase: str,
+    helpers: list[str],
+    steps: list[str],
+    budget: dict[str, Any],
+    alone: dict[str, list[tuple[str, str]]],
+) -> dict[str, Any]:
+    """As :func:`_run_phase`, one rule at a time, counting the e-nodes that each adds."""
+    started = time.perf_counter()
+    seconds: dict[str, float] = {}
+    matches: dict[str, int] = {}
+    added: dict[str, int] = {}
+    before = enodes = _enodes(engine.sizes())
+    stopped, error, rounds, current = None, None, 0, ""
+
+    def sweep(rulesets: list[str]) -> bool:
+        nonlocal enodes, current
+        changed = False
+        for ruleset in rulesets:
+            for name, rule in alone.get(ruleset, []):
+                current = rule
+                result = engine.run(f"(run {name})")
+                changed |= result.changed
+                seconds[rule] = seconds.get(rule, 0.0) + sum(result.seconds.values())
+                matches[rule] = matches.get(rule, 0) + sum(result.matches.values())
+                if result.changed:
+                    now = _enodes(engine.sizes())
+                    added[rule] = added.get(rule, 0) + now - enodes
+                    enodes = now
+        return changed
+
+    try:
+        while rounds < budget["rounds"] * BATCH:
+            rounds += 1
+            while sweep(helpers):
+                pass
+            if not sweep(steps):
+                break
+            if enodes > budget["enodes"]:
+                stopped = "enodes"
+                break
+        else:
+            stopped = "iterations"
+    except EngineError as failure:
+        stopped, error = "engine", str(failure)
+    return {
+        "kind": "phase",
+        "phase": phase,
+        "seconds": time.perf_counter() - started,
+        "rounds": rounds,
+        "steps": rounds,
+        "enodes_before": before,
+        "enodes": enodes,
+        "sizes": engine.sizes() if error is None else {},
+        "rule_seconds": seconds,
+        "rule_matches": matches,
+        "rule_enodes": added,
+        "stopped": stopped,
+        "error": error,
+        "failed_rule": current if error else "",
+        "grew_most": max(added, key=lambda rule: added[rule], default=""),
     }
 
 
