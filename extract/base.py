@@ -99,7 +99,12 @@ class _Kernel:
             result = self.visit((node.id, index), root=node.id)
         inputs = tuple(self.used.values())
         return Region(
-            f"k_{self.out.name}", iters, inputs, (self.out,), tuple(self.lets), (Yield(result, self.out.name),)
+            f"k_{self.out.name}",
+            iters,
+            inputs,
+            (self.out,),
+            tuple(self.lets),
+            (Yield(result, self.out.name),),
         )
 
     def emit(self, dtype: DType, value: Value) -> str:
@@ -146,7 +151,12 @@ class _Kernel:
                 return [(str(source), tuple(index[perm.index(number)] for number in range(len(perm))))]
             case "EXPAND":
                 before = self.program.types[str(source)].shape
-                return [(str(source), tuple(lit(0) if size == 1 else i for size, i in zip(before, index, strict=True)))]
+                return [
+                    (
+                        str(source),
+                        tuple(lit(0) if size == 1 else i for size, i in zip(before, index, strict=True)),
+                    )
+                ]
             case "PAD":
                 lows = [low for low, _ in node.arg["pad"]]
                 return [(str(source), tuple(i - low for i, low in zip(index, lows, strict=True)))]
@@ -160,7 +170,12 @@ class _Kernel:
                 return [(str(source), tuple(turned))]
             case "VIEW":
                 values = {f"i{number}": i for number, i in enumerate(index)}
-                return [(str(source), tuple(self.substitute(to_affine(text), values) for text in node.arg["index_map"]))]
+                return [
+                    (
+                        str(source),
+                        tuple(self.substitute(to_affine(text), values) for text in node.arg["index_map"]),
+                    )
+                ]
             case _:
                 return [(operand, index) for operand in node.operands()]
 
@@ -186,7 +201,9 @@ class _Kernel:
                 bounds = list(zip(index, node.arg["lo"], node.arg["hi"], strict=True))
                 return self.guard(bounds, self.constant(True, dtype), self.constant(False, dtype), dtype)
             case "CAST":
-                return operands[0] if self.dtype(operands[0]) is dtype else self.emit(dtype, Cast(operands[0]))
+                return (
+                    operands[0] if self.dtype(operands[0]) is dtype else self.emit(dtype, Cast(operands[0]))
+                )
             case _:
                 return self.elementwise(node, operands, dtype)
 

@@ -6,7 +6,19 @@ import math
 from dataclasses import dataclass
 
 from tinyc.ir.plan import Plan
-from tinyc.ir.region import Binary, Cast, Const, Read, Reduce, Region, Select, Unary, Within, free_axes, operands
+from tinyc.ir.region import (
+    Binary,
+    Cast,
+    Const,
+    Read,
+    Reduce,
+    Region,
+    Select,
+    Unary,
+    Within,
+    free_axes,
+    operands,
+)
 
 from .cost import CostModel, Work, weight
 

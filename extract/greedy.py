@@ -120,7 +120,9 @@ class _Problem:
         self.options = {key: [self._option(key, item) for item in _items(view, key)] for key in self.order}
         self.names = list(view.buffers)
         self.number = {name: number for number, name in enumerate(self.names)}
-        self.read_cost = [model.seconds(Work(bytes_read=self.bytes(view.buffers[name]))) for name in self.names]
+        self.read_cost = [
+            model.seconds(Work(bytes_read=self.bytes(view.buffers[name]))) for name in self.names
+        ]
         self.filled_by: dict[str, list[tuple[Buffer, Way]]] = {}
         for buffer in view.buffers.values():
             for way in buffer.ways:
@@ -193,7 +195,11 @@ class _Pass:
         self.local_cost[number], self.untiled_cost[number] = best.option.own, best.option.untiled
         self.reductions = self.reductions | bit if head in ("Reduce", "Contract") else self.reductions & ~bit
         self.contractions = self.contractions | bit if head == "Contract" else self.contractions & ~bit
-        return known is None or known.option is not best.option or abs(known.total - best.total) > 1e-9 * best.total
+        return (
+            known is None
+            or known.option is not best.option
+            or abs(known.total - best.total) > 1e-9 * best.total
+        )
 
     def _relax_fill(self, key: Key, buffer: Buffer, way: Way, options: list[_Option]) -> None:
         number = self.number[buffer.cls]

@@ -30,7 +30,7 @@ from tinyc.ir.region import (
 )
 from tinyc.ir.tiny import COMPARE, Program
 
-from .greedy import Choice, Key, Kernel, children_of
+from .greedy import Choice, Kernel, Key, children_of
 from .names import Names
 from .view import LEVEL, View, axis_extent, axis_id
 
@@ -49,7 +49,10 @@ def build(program: Program, view: View, choice: Choice) -> tuple[Extracted, froz
     input_names = [names.fresh(name) for name, _, _ in args]
     buffer_names: dict[str, str] = {}
     for kernel in choice.kernels:
-        number = min((view.graph.names[way.root] for way in kernel.buffer.ways if way.root in view.graph.names), default=None)
+        number = min(
+            (view.graph.names[way.root] for way in kernel.buffer.ways if way.root in view.graph.names),
+            default=None,
+        )
         node = program.nodes[number].id if number is not None else "value"
         buffer_names[kernel.buffer.cls] = names.fresh(node)
     refs = {
@@ -71,7 +74,9 @@ def build(program: Program, view: View, choice: Choice) -> tuple[Extracted, froz
     return Extracted(regions, plans, execution_plan(regions, inputs, outputs)), stored
 
 
-def execution_plan(regions: Sequence[Region], inputs: Sequence[MemRef], outputs: Sequence[MemRef]) -> ExecutionPlan:
+def execution_plan(
+    regions: Sequence[Region], inputs: Sequence[MemRef], outputs: Sequence[MemRef]
+) -> ExecutionPlan:
     """The regions in order over numbered buffers: inputs first, then one per region output.
 
     ``outputs``: of the program; their shapes are the signature's, whatever axes their kernels run over.
@@ -97,11 +102,16 @@ def execution_plan(regions: Sequence[Region], inputs: Sequence[MemRef], outputs:
     for name in shown:
         last[name] = max(len(regions) - 1, 0)
     buffers = tuple(
-        BufferInfo(ids[ref.name], ref.name, ref.shape, ref.dtype, (first[ref.name], last[ref.name]), ref.bytes)
+        BufferInfo(
+            ids[ref.name], ref.name, ref.shape, ref.dtype, (first[ref.name], last[ref.name]), ref.bytes
+        )
         for ref in refs
     )
     return ExecutionPlan(
-        tuple(instructions), buffers, tuple(ids[ref.name] for ref in inputs), tuple(ids[ref.name] for ref in outputs)
+        tuple(instructions),
+        buffers,
+        tuple(ids[ref.name] for ref in inputs),
+        tuple(ids[ref.name] for ref in outputs),
     )
 
 
@@ -165,7 +175,9 @@ class _RegionBuilder:
                 stack += reversed(missing)
                 continue
             stack.pop()
-            operands = [self.known(child, self.restrict(child, inner)) or "" for child in children_of(key, item)]
+            operands = [
+                self.known(child, self.restrict(child, inner)) or "" for child in children_of(key, item)
+            ]
             dtype, value = self.value(key, operands, inner)
             self.emit(key, inner, dtype, value)
         found = self.known(start, self.restrict(start, scope))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -113,14 +113,27 @@ class ExtractionReport:
             )
         for label, total in (("extracted", self.total), ("naive", self.naive)):
             rows.append(
-                (label, f"{total.kernels} kernels", "", _count(total.flops), _count(total.bytes), _time(total.time_s), "")
+                (
+                    label,
+                    f"{total.kernels} kernels",
+                    "",
+                    _count(total.flops),
+                    _count(total.bytes),
+                    _time(total.time_s),
+                    "",
+                )
             )
         lines += _table(rows)
         gain = self.naive.time_s / self.total.time_s if self.total.time_s else 1.0
         lines += ["", f"estimated {gain:.2f} times as fast as one kernel per reduction and output"]
         if self.fallback:
             lines.append("the naive program runs: the engine gave nothing back")
-        lines += ["", *_table([("phase", "seconds", "rounds", "e-nodes", "added", "stopped"), *map(_phase_row, self.phases)])]
+        lines += [
+            "",
+            *_table(
+                [("phase", "seconds", "rounds", "e-nodes", "added", "stopped"), *map(_phase_row, self.phases)]
+            ),
+        ]
         busiest = sorted(self.rules, key=lambda rule: (-rule.matches, rule.rule))[:12]
         if busiest:
             rule_rows = [(rule.rule, rule.phase, str(rule.matches), f"{rule.time_s:.3f}") for rule in busiest]
@@ -176,7 +189,9 @@ def make_report(
         ),
         _totals(naive, model),
         tuple(
-            PhaseSummary(p.name, p.seconds, p.rounds, p.steps, p.enodes, p.enodes - p.enodes_before, p.stopped)
+            PhaseSummary(
+                p.name, p.seconds, p.rounds, p.steps, p.enodes, p.enodes - p.enodes_before, p.stopped
+            )
             for p in phases
         ),
         tuple(
@@ -223,9 +238,11 @@ def _phase_row(phase: PhaseSummary) -> tuple[str, ...]:
     )
 
 
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
     return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
 
 

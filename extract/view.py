@@ -160,7 +160,9 @@ class View:
         for alias in (node for node in nodes if node.op == "Alias"):
             inner = self.graph.classes.get(str(alias.args[1]), ())
             ways += [Way(self._sizes(node.args[1]), str(node.args[2])) for node in inner if node.op == "Fill"]
-        return Buffer(name, None, DType(str(fill.args[0])[1:]), self._sizes(fill.args[1]), tuple(dict.fromkeys(ways)))
+        return Buffer(
+            name, None, DType(str(fill.args[0])[1:]), self._sizes(fill.args[1]), tuple(dict.fromkeys(ways))
+        )
 
     def _sizes(self, shape: int | str) -> tuple[int, ...]:
         nodes = self.graph.classes.get(str(shape), (ENode("vec-of", ()),))
@@ -194,7 +196,7 @@ class View:
             return None
         axes |= _union(self.free[child] for child in item.children)
         if item.head == "Reduce":
-            axes -= frozenset(item.payload)  # type: ignore[arg-type]
+            axes -= frozenset(item.payload)
         return item if axes <= self.free[cls] else None
 
     def _reduce(self, node: ENode) -> Item | None:

@@ -118,7 +118,11 @@ class Maker:
             to = self.of(("fp32", "fp16", "bf16", "fp32"))
             self.node("CAST", [x], {"to": to}, shape, to)
         elif way <= 2:
-            unary = ("NEG", "RELU") if integers else ("NEG", "RELU", "EXP2", "SQRT", "RSQRT", "RECIP", "SIN", "LOG2")
+            unary = (
+                ("NEG", "RELU")
+                if integers
+                else ("NEG", "RELU", "EXP2", "SQRT", "RSQRT", "RECIP", "SIN", "LOG2")
+            )
             self.add(self.of(unary), x)
         elif way == 3:
             self.node(self.of(("CMPLT", "CMPNE", "CMPEQ")), [x, self.like(x)], {}, shape, "bool")
@@ -126,7 +130,11 @@ class Maker:
             mask = self.input(shape, "bool")
             self.node("WHERE", [mask, x, self.like(x)], {}, shape, dtype)
         else:
-            ops = ("ADD", "SUB", "MUL", "MAX", "MIN") if integers else ("ADD", "SUB", "MUL", "FDIV", "MAX", "MIN", "ADD", "MUL", "POW")
+            ops = (
+                ("ADD", "SUB", "MUL", "MAX", "MIN")
+                if integers
+                else ("ADD", "SUB", "MUL", "FDIV", "MAX", "MIN", "ADD", "MUL", "POW")
+            )
             src = [x, self.like(x)]
             if self.pick(3) == 0 and not isinstance(src[1], str):
                 src.reverse()

@@ -105,7 +105,9 @@ def optimize_and_compile(
         budget or Budget(),
         cost_model,
     )
-    load_rules(options.rules).active(options.without, options.also)  # a wrong name is an error now, not at a call
+    load_rules(options.rules).active(
+        options.without, options.also
+    )  # a wrong name is an error now, not at a call
     if shapes:
         given = bind(given, dict(shapes))
     return Compiled(given, options)
@@ -185,7 +187,9 @@ class Compiled:
                 at={"layer": "compiler", "value": stage},
             )
         if stage == "tiny":
-            return dumps({"tiny": program_to_document(self._latest.program if self._latest else self.program)})
+            return dumps(
+                {"tiny": program_to_document(self._latest.program if self._latest else self.program)}
+            )
         extracted = self._ready("dump").extracted
         if stage == "exec":
             return dumps({"exec": execution_to_json(extracted.execution)})
@@ -265,7 +269,15 @@ def _compile(program: Program, options: _Options) -> _Built:
         executable = Executable(extracted, read_settings().num_threads)
         lap("codegen")
     report = make_report(
-        options.target, model, extracted, naive, saturation, fused, tuple(warnings), seconds, found is None,
+        options.target,
+        model,
+        extracted,
+        naive,
+        saturation,
+        fused,
+        tuple(warnings),
+        seconds,
+        found is None,
         symbols=tuple(kernel.name for kernel in executable.kernels) if executable else (),
     )
     return _Built(program, extracted, report, executable)
@@ -313,5 +325,3 @@ def _fused(program: Program, view: View, choice: Choice, extracted: Extracted) -
         }
         fused[region.name] = tuple(program.nodes[number].id for number in sorted(numbers))
     return fused
-
-

@@ -92,4 +92,4 @@ def read(data: Mapping[str, Any]) -> Graph:
 
 
 def _order(node: ENode) -> tuple[str, tuple[tuple[int, int | str], ...]]:
-    return node.op, tuple((0, arg) if isinstance(arg, int) else (1, arg) for arg in node.args)  # type: ignore[return-value]
+    return node.op, tuple((0, arg) if isinstance(arg, int) else (1, arg) for arg in node.args)

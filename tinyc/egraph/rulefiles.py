@@ -20,7 +20,17 @@ DECLARING = frozenset(
 )
 ACTING = frozenset(
     {"run", "run-schedule", "input", "output", "extract", "check", "fail", "push", "pop", "simplify", "prove"}
-    | {"prove-exists", "print-function", "print-size", "print-stats", "let", "set", "union", "delete", "subsume"}
+    | {
+        "prove-exists",
+        "print-function",
+        "print-size",
+        "print-stats",
+        "let",
+        "set",
+        "union",
+        "delete",
+        "subsume",
+    }
     | {"panic", "multi-extract", "with-ruleset", "unstable-combined-ruleset", "keep-best", "query-extract"}
 )
 _NAME = re.compile(r':name\s+"([^"]+)"')
@@ -179,7 +189,9 @@ def _spread(extra: Iterable[str | Path]) -> list[Path]:
     return spread
 
 
-def _collect(path: Path, files: list[Path], forms: dict[Path, tuple[Form, ...]], above: tuple[Path, ...]) -> None:
+def _collect(
+    path: Path, files: list[Path], forms: dict[Path, tuple[Form, ...]], above: tuple[Path, ...]
+) -> None:
     path = path.resolve()
     if path in above:
         raise _bad(path, 1, "the file includes itself")
@@ -227,7 +239,8 @@ def _rules(
 
 
 def _scan(path: Path, text: str) -> Iterable[Form]:
-    position, line, comment = 0, 1, []
+    position, line = 0, 1
+    comment: list[str] = []
     while position < len(text):
         char = text[position]
         if char == "\n":
@@ -253,7 +266,9 @@ def _scan(path: Path, text: str) -> Iterable[Form]:
             if not text.startswith("\n(", position):
                 comment = []
         else:
-            raise _bad(path, line, f"expected a form, a comment or nothing, found {text[position : position + 20]!r}")
+            raise _bad(
+                path, line, f"expected a form, a comment or nothing, found {text[position : position + 20]!r}"
+            )
 
 
 def _closing(path: Path, text: str, start: int, line: int) -> int:

@@ -160,7 +160,11 @@ def _collect(messages: list[dict[str, Any]], lost: str | None, base: RuleBase, b
     if lost:
         after = f"after phase {phases[-1].name}" if phases else "in its first phase"
         what = "the last whole e-graph it sent is used" if graph else "the naive program is used"
-        most = max(phases[-1].rule_matches.items(), key=lambda item: item[1], default=("", 0))[0] if phases else ""
+        most = (
+            max(phases[-1].rule_matches.items(), key=lambda item: item[1], default=("", 0))[0]
+            if phases
+            else ""
+        )
         blame = f"; in the last phase that finished, rule {most} matched most" if most else ""
         warnings.append(
             Diagnostic(

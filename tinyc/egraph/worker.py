@@ -242,7 +242,9 @@ def _enodes(sizes: dict[str, int]) -> int:
 def _send_graph(engine: Engine, answers: TextIO, after: str) -> None:
     started = time.perf_counter()
     graph = compact(engine.serialize())
-    _send(answers, {"kind": "graph", "after": after, "graph": graph, "seconds": time.perf_counter() - started})
+    _send(
+        answers, {"kind": "graph", "after": after, "graph": graph, "seconds": time.perf_counter() - started}
+    )
 
 
 def _send(answers: TextIO, message: dict[str, Any]) -> None:
@@ -260,7 +262,9 @@ def _limit_memory(limit: int) -> None:
         mapped = int(statm.read().split()[0]) * resource.getpagesize()
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     wanted = mapped + limit
-    resource.setrlimit(resource.RLIMIT_AS, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+    )
 
 
 def _die_with_parent(parent: int) -> None:
