@@ -31,6 +31,7 @@ from tinyc.ir.region import (
 )
 from tinyc.ir.tiny import UNARY, Imm, Node, Program
 
+from .limits import Limits, limits
 from .names import Names
 from .regions import execution_plan
 
@@ -40,17 +41,32 @@ Point = tuple[str, Index]
 
 
 def base_program(program: Program) -> Extracted:
-    """Regions of ``program`` (integer shapes) in document order, each with the default Plan."""
+    """Regions of ``program`` (integer shapes) in document order, each with the default Plan.
+
+    Where inlining would grow without bound (``limits.py``) a value is kept in a buffer as well.
+    """
+    found = limits(program)
+    kept: frozenset[str] = frozenset()
+    while True:
+        extracted, exceeded = _build(program, found, kept)
+        if exceeded <= kept:
+            return extracted
+        kept |= exceeded
+
+
+def _build(program: Program, found: Limits, kept: frozenset[str]) -> tuple[Extracted, frozenset[str]]:
+    """The program with the nodes ``kept`` in buffers, and the nodes that a limit says should be."""
     nodes = program.by_id()
     names = Names()
     refs: dict[str, MemRef] = {}
     for port in program.inputs:
         refs[port.node] = _ref(program, port.node, names.fresh(port.name))
     wanted = {port.node for port in program.outputs}
-    stored = [node for node in program.nodes if node.uop == "REDUCE" or node.id in wanted]
+    stored = [node for node in program.nodes if node.uop == "REDUCE" or node.id in wanted | kept]
     live = _live(program)
     regions: list[Region] = []
     outputs: dict[str, MemRef] = {}
+    exceeded: set[str] = set()
     for node in stored:
         if node.id not in live:
             continue
@@ -59,10 +75,10 @@ def base_program(program: Program) -> Extracted:
         else:
             out = refs[node.id] = _ref(program, node.id, names.fresh(node.id))
         outputs[node.id] = out
-        regions.append(_Kernel(program, nodes, refs, out).build(node))
+        regions.append(_Kernel(program, nodes, refs, out, found, exceeded).build(node))
     inputs = [refs[port.node] for port in program.inputs]
     plan = execution_plan(regions, inputs, [outputs[port.node] for port in program.outputs])
-    return Extracted(tuple(regions), tuple(Plan() for _ in regions), plan)
+    return Extracted(tuple(regions), tuple(Plan() for _ in regions), plan), frozenset(exceeded)
 
 
 def _ref(program: Program, node: str, name: str) -> MemRef:
@@ -84,6 +100,8 @@ class _Kernel:
     nodes: Mapping[str, Node]
     refs: Mapping[str, MemRef]
     out: MemRef
+    limits: Limits
+    exceeded: set[str]
     sizes: dict[str, int] = field(default_factory=dict)
     lets: list[Let] = field(default_factory=list)
     made: dict[Point, str] = field(default_factory=dict)
@@ -140,6 +158,9 @@ class _Kernel:
         if self.stored(id, root):
             return []
         node = self.nodes[id]
+        if id != root and self.limits.exceeded(node.uop, id, index):
+            self.exceeded.add(id)
+            return []
         source = node.src[0] if node.src else None
         match node.uop:
             case "VALID" | "INPUT":
@@ -186,6 +207,8 @@ class _Kernel:
             ref = self.refs[id]
             self.used[ref.name] = ref
             return self.emit(ref.dtype, Read(ref.name, index))
+        if id in self.exceeded:
+            return self.constant(0, dtype)  # a stand-in: the program is built again with this node in a buffer
         match node.uop:
             case "RESHAPE" | "PERMUTE" | "EXPAND" | "SHRINK" | "FLIP" | "VIEW":
                 return operands[0]

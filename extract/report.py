@@ -12,19 +12,23 @@ from tinyc.ir.diagnostics import Diagnostic
 from tinyc.ir.plan import Extracted
 from tinyc.ir.region import Reduce, Region
 
-from .cost import CostModel
-from .estimate import estimate
+from .cost import CostModel, Work
+from .estimate import Estimate, estimate
 
 VERSION = 1
 """Of the JSON form; raised when a key changes its meaning."""
 
+BUSIEST = 12
+"""How many rules the text shows."""
+
 
 @dataclass(frozen=True)
 class KernelReport:
-    """One kernel. ``symbol``: its entry symbol in the generated code. ``algo``: the schedule. ``contractions``, ``reductions``: sums over products, all reductions.
-    ``fused``: the document's nodes that it computes. FLOPs, bytes and seconds are estimates."""
+    """One kernel. ``region``: the name of its Region. ``symbol``: its entry symbol in the generated code, empty where
+    there is none; equal Regions share one. ``algo``: the schedule. ``contractions``, ``reductions``: sums over
+    products, all reductions. ``fused``: the document's nodes that it computes. FLOPs, bytes and seconds are estimates."""
 
-    name: str
+    region: str
     symbol: str
     output: str
     dtype: str
@@ -40,12 +44,14 @@ class KernelReport:
 
 @dataclass(frozen=True)
 class RuleReport:
-    """What a rule did in one phase: matches, and seconds of true time."""
+    """What a rule did in one phase: matches, seconds of true time, and the e-nodes that it added (less what its
+    unions merged), None where the rules were not profiled."""
 
     rule: str
     phase: str
     matches: int
     time_s: float
+    enodes: int | None
 
 
 @dataclass(frozen=True)
@@ -63,10 +69,16 @@ class PhaseSummary:
 
 @dataclass(frozen=True)
 class Totals:
+    """A whole program, estimated. ``compute_s``, ``memory_s``, ``launch_s``: the terms of ``time_s``; compute and
+    memory of one kernel overlap, so that they add up to more."""
+
     kernels: int
     flops: float
     bytes: float
     time_s: float
+    compute_s: float
+    memory_s: float
+    launch_s: float
 
 
 @dataclass(frozen=True)
@@ -97,35 +109,23 @@ class ExtractionReport:
 
     def __str__(self) -> str:
         lines = [f"tinyc report, target {self.target}, egglog {self.engine}", ""]
-        rows = [("kernel", "output", "schedule", "FLOPs", "bytes", "estimate", "fused")]
+        rows = [("region", "output", "schedule", "FLOPs", "bytes", "estimate", "fused", "kernel")]
         for kernel in self.kernels:
             shape = "x".join(map(str, kernel.shape)) or "scalar"
             rows.append(
                 (
-                    kernel.name,
+                    kernel.region,
                     f"{kernel.dtype}[{shape}]",
                     kernel.algo,
                     _count(kernel.flops),
                     _count(kernel.bytes),
                     _time(kernel.time_s),
                     _shorten(kernel.fused),
-                )
-            )
-        for label, total in (("extracted", self.total), ("naive", self.naive)):
-            rows.append(
-                (
-                    label,
-                    f"{total.kernels} kernels",
-                    "",
-                    _count(total.flops),
-                    _count(total.bytes),
-                    _time(total.time_s),
-                    "",
+                    kernel.symbol or "no code",
                 )
             )
         lines += _table(rows)
-        gain = self.naive.time_s / self.total.time_s if self.total.time_s else 1.0
-        lines += ["", f"estimated {gain:.2f} times as fast as one kernel per reduction and output"]
+        lines += ["", *_comparison(self.total, self.naive)]
         if self.fallback:
             lines.append("the naive program runs: the engine gave nothing back")
         lines += [
@@ -134,10 +134,11 @@ class ExtractionReport:
                 [("phase", "seconds", "rounds", "e-nodes", "added", "stopped"), *map(_phase_row, self.phases)]
             ),
         ]
-        busiest = sorted(self.rules, key=lambda rule: (-rule.matches, rule.rule))[:12]
-        if busiest:
-            rule_rows = [(rule.rule, rule.phase, str(rule.matches), f"{rule.time_s:.3f}") for rule in busiest]
-            lines += ["", *_table([("rule (most matches)", "phase", "matches", "seconds"), *rule_rows])]
+        if self.rules:
+            lines += ["", *_rule_table(self.rules)]
+        if self.seconds:
+            spent = ", ".join(f"{stage} {seconds:.3f} s" for stage, seconds in self.seconds.items())
+            lines += ["", f"compiled in {sum(self.seconds.values()):.3f} s: {spent}"]
         lines += [f"warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
 
@@ -156,8 +157,9 @@ def make_report(
 ) -> ExtractionReport:
     """``fused``: region name -> ids of the nodes it computes. ``seconds``: wall time per stage of this compilation."""
     kernels = []
+    estimates = _estimates(extracted, model)
     for number, (region, plan) in enumerate(zip(extracted.regions, extracted.plans, strict=True)):
-        found = estimate(region, plan, model)
+        found = estimates[number]
         reductions = [let for let in region.lets if isinstance(let.value, Reduce)]
         (out,) = region.outputs
         kernels.append(
@@ -181,13 +183,8 @@ def make_report(
         target,
         saturation.engine if saturation else "not run",
         tuple(kernels),
-        Totals(
-            len(kernels),
-            sum(kernel.flops for kernel in kernels),
-            sum(kernel.bytes for kernel in kernels),
-            sum(kernel.time_s for kernel in kernels),
-        ),
-        _totals(naive, model),
+        _totals(estimates, model),
+        _totals(_estimates(naive, model), model),
         tuple(
             PhaseSummary(
                 p.name, p.seconds, p.rounds, p.steps, p.enodes, p.enodes - p.enodes_before, p.stopped
@@ -195,7 +192,13 @@ def make_report(
             for p in phases
         ),
         tuple(
-            RuleReport(rule, phase.name, matches, phase.rule_seconds.get(rule, 0.0))
+            RuleReport(
+                rule,
+                phase.name,
+                matches,
+                phase.rule_seconds.get(rule, 0.0),
+                None if phase.rule_enodes is None else phase.rule_enodes.get(rule, 0),
+            )
             for phase in phases
             for rule, matches in sorted(phase.rule_matches.items())
             if matches
@@ -218,13 +221,63 @@ def contractions_of(region: Region) -> tuple[str, ...]:
     )
 
 
-def _totals(program: Extracted, model: CostModel) -> Totals:
-    found = [
-        estimate(region, plan, model) for region, plan in zip(program.regions, program.plans, strict=True)
-    ]
+def _estimates(program: Extracted, model: CostModel) -> list[Estimate]:
+    pairs = zip(program.regions, program.plans, strict=True)
+    return [estimate(region, plan, model) for region, plan in pairs]
+
+
+def _totals(found: Sequence[Estimate], model: CostModel) -> Totals:
+    works = [each.work for each in found]
     return Totals(
-        len(found), sum(e.flops for e in found), sum(e.bytes for e in found), sum(e.time_s for e in found)
+        len(found),
+        sum(each.flops for each in found),
+        sum(each.bytes for each in found),
+        sum(each.time_s for each in found),
+        sum(model.seconds(Work(flops=work.flops, ops=work.ops)) for work in works),
+        sum(
+            model.seconds(Work(bytes_read=work.bytes_read, bytes_written=work.bytes_written))
+            for work in works
+        ),
+        len(found) * model.kernel(Work()),
     )
+
+
+def _comparison(total: Totals, naive: Totals) -> list[str]:
+    """The extracted program beside the naive one, and which term of the cost tells them apart."""
+    rows: list[tuple[str, ...]] = [
+        ("program", "kernels", "FLOPs", "bytes", "compute", "memory", "launches", "estimate")
+    ]
+    for label, each in (("extracted", total), ("naive", naive)):
+        times = (each.compute_s, each.memory_s, each.launch_s, each.time_s)
+        rows.append((label, str(each.kernels), _count(each.flops), _count(each.bytes), *map(_time, times)))
+    lines = _table(rows)
+    gain = naive.time_s / total.time_s if total.time_s else 1.0
+    terms = {
+        "compute": naive.compute_s - total.compute_s,
+        "memory": naive.memory_s - total.memory_s,
+        "launches": naive.launch_s - total.launch_s,
+    }
+    most = max(terms, key=lambda term: terms[term])
+    lines.append(
+        f"estimated {gain:.2f} times as fast as the naive program: one kernel per reduction and output"
+    )
+    if terms[most] > 0:
+        lines.append(f"the naive program lost by its {most}: {_time(terms[most])} more")
+    return lines
+
+
+def _rule_table(rules: Sequence[RuleReport]) -> list[str]:
+    """The rules that grew the e-graph most where they were profiled, else those that matched most."""
+    profiled = any(rule.enodes is not None for rule in rules)
+    busiest = sorted(rules, key=lambda rule: (-(rule.enodes or 0), -rule.matches, rule.rule))[:BUSIEST]
+    if not profiled:
+        rows = [(rule.rule, rule.phase, str(rule.matches), f"{rule.time_s:.3f}") for rule in busiest]
+        return _table([("rule (most matches)", "phase", "matches", "seconds"), *rows])
+    grown = [
+        (rule.rule, rule.phase, f"{rule.enodes or 0:+d}", str(rule.matches), f"{rule.time_s:.3f}")
+        for rule in busiest
+    ]
+    return _table([("rule (most e-nodes)", "phase", "added", "matches", "seconds"), *grown])
 
 
 def _phase_row(phase: PhaseSummary) -> tuple[str, ...]:

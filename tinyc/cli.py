@@ -26,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from tinyc.ir.diagnostics import TinycError
         from tinyc.settings import read_settings
 
+    if sys.stderr is None:  # closed before the start; print would turn to standard output
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(
@@ -49,8 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say_error(str(error))
         return 2 if error.kind == "Usage" else 1
     except OutputClosed:
-        # the interpreter flushes standard output once more at exit, and would complain
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -51,7 +51,11 @@ STAGES = ("tiny", "region", "plan", "exec", "llvm")
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """One kernel: ``name`` is the entry symbol of ``source``, the whole text that is compiled."""
+    """One kernel: ``name`` is the entry symbol of ``source``, the whole text that is compiled.
+
+    Equal Regions share one kernel; the first lines of its source name them all. Reports and dumps call a Region
+    ``region`` and an entry symbol ``symbol``.
+    """
 
     name: str
     source: str
@@ -67,6 +71,7 @@ class _Options:
     also: tuple[str, ...]
     budget: Budget
     cost_model: CostModel | None
+    profile: bool
 
 
 def optimize_and_compile(
@@ -78,6 +83,8 @@ def optimize_and_compile(
     also: Sequence[str] = (),
     budget: Budget | None = None,
     cost_model: CostModel | None = None,
+    *,
+    profile: bool = False,
 ) -> Compiled:
     """Finds the fast program and compiles it.
 
@@ -90,6 +97,7 @@ def optimize_and_compile(
         without: rulesets to leave out. also: rulesets that are off by default, to switch on.
         budget: limits of the optimisation; running out gives the best program so far and a warning.
         cost_model: replaces the roofline model.
+        profile: run the rules one at a time, so that the report says how many e-nodes each of them adds. Slower.
 
     Raises:
         TinycError: for whatever is wrong with the program, the rules or the options.
@@ -104,6 +112,7 @@ def optimize_and_compile(
         tuple(_several(also)),  # type: ignore[arg-type]
         budget or Budget(),
         cost_model,
+        profile,
     )
     load_rules(options.rules).active(
         options.without, options.also
@@ -147,13 +156,22 @@ class Compiled:
         """The outputs for these inputs: the array itself, or a tuple in signature order for several.
 
         Arrays keep their kind: numpy in, numpy out; torch in, torch out. Raises TinycError InputMismatch for a wrong
-        name, number, shape, and DTypeMismatch for a wrong dtype; nothing is cast.
+        name, number, shape, DTypeMismatch for a wrong dtype (nothing is cast), and OutOfMemory.
         """
         given = place_arguments(self.program, args, kwargs)
         arrays, kind = receive(self.program, given)
         built = self._latest if not self.program.symbols else self._bound(bind_shapes(self.program, arrays))
         assert built is not None
-        outputs = self._code(built)(arrays)
+        code = self._code(built)
+        try:
+            outputs = code(arrays)
+        except MemoryError as error:
+            raise TinycError(
+                "OutOfMemory",
+                f"a call allocates its outputs and {code.peak_bytes} bytes beside them: {error}",
+                "use smaller sizes",
+                at={"layer": "runtime"},
+            ) from error
         results = tuple(returned(output, kind) for output in outputs)
         return results[0] if len(results) == 1 else results
 
@@ -165,8 +183,14 @@ class Compiled:
     @property
     def kernels(self) -> tuple[KernelInfo, ...]:
         built = self._ready("kernels")
-        triples = zip(self._code(built).kernels, built.extracted.regions, built.extracted.plans, strict=True)
-        return tuple(KernelInfo(kernel.name, kernel.source, region, plan) for kernel, region, plan in triples)
+        code, regions = self._code(built).kernels, built.extracted.regions
+        sharing: dict[str, list[str]] = {}
+        for kernel, region in zip(code, regions, strict=True):
+            sharing.setdefault(kernel.name, []).append(f"; Region {region.name}\n")
+        return tuple(
+            KernelInfo(kernel.name, "".join(sharing[kernel.name]) + kernel.source, region, plan)
+            for kernel, region, plan in zip(code, regions, built.extracted.plans, strict=True)
+        )
 
     @property
     def plan(self) -> ExecutionPlan:
@@ -198,7 +222,14 @@ class Compiled:
         if stage == "plan":
             pairs = zip(extracted.regions, extracted.plans, strict=True)
             return dumps({"plan": [plan_to_json(region.name, plan) for region, plan in pairs]})
-        return dumps({"llvm": [{"kernel": kernel.name, "source": kernel.source} for kernel in self.kernels]})
+        return dumps(
+            {
+                "llvm": [
+                    {"region": kernel.region.name, "symbol": kernel.name, "source": kernel.source}
+                    for kernel in self.kernels
+                ]
+            }
+        )
 
     def __repr__(self) -> str:
         inputs = ", ".join(port.name for port in self.program.inputs)
@@ -248,7 +279,9 @@ def _compile(program: Program, options: _Options) -> _Built:
         seconds[stage] = time.perf_counter() - started
         started = time.perf_counter()
 
-    saturation = saturate(program, load_rules(options.rules), options.without, options.also, options.budget)
+    saturation = saturate(
+        program, load_rules(options.rules), options.without, options.also, options.budget, options.profile
+    )
     lap("saturate")
     warnings = list(saturation.warnings)
     naive = base_program(program)

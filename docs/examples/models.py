@@ -125,6 +125,34 @@ def sum_columns_rows(x: Tensor) -> Tensor:
     return x.sum(0).sum(1)
 
 
+def smooth_interior(x: Tensor) -> Tensor:
+    """A three-point average of each row, padded with zeros; of the result, what no padding has touched."""
+    padded = x.pad([(0, 0), (1, 1)])
+    smooth = (padded[:, :-2] + 2.0 * padded[:, 1:-1] + padded[:, 2:]) / 4.0
+    return smooth[:, 1:-1]
+
+
+def residual_defaults(x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
+    """A residual with its default scale, between two layers that both end in a ReLU."""
+    return x.relu() + scale * (y.relu() + x).relu().relu()
+
+
+def gradient_step(w: Tensor, gradient: Tensor, batch: int = 32) -> Tensor:
+    """A step against the gradient, summed over a batch."""
+    step = -(gradient / batch)
+    return w + step
+
+
+def relu_max_pool(x: Tensor) -> Tensor:
+    """ReLU, then the maximum over each image."""
+    return x.relu().max((2, 3))
+
+
+def dequantised_matmul(codes: Tensor, scale: Tensor, w: Tensor) -> Tensor:
+    """Each row of codes times its scale, then a product."""
+    return (codes.cast("fp32") * scale) @ w.cast("fp32")
+
+
 def transformer_block(x: Tensor, heads: int, p: dict[str, Tensor]) -> Tensor:
     """LayerNorm, attention, residual, LayerNorm, MLP, residual. x: [T, E]; weights as :func:`block_specs` says."""
     tokens, width = x.shape
@@ -220,4 +248,12 @@ EXAMPLES: dict[str, Example] = {
     "diamond": _example(diamond, "fp32", x=(16, 24)),
     "sum_rows_columns": _example(sum_rows_columns, "fp32", x=(6, 7, 8)),
     "sum_columns_rows": _example(sum_columns_rows, "fp32", x=(6, 7, 8)),
+    "smooth_interior": _example(smooth_interior, "fp32", x=("M", 64)),
+    "residual_defaults": _example(residual_defaults, "fp32", x=("M", 64), y=("M", 64)),
+    "gradient_step": _example(gradient_step, "fp32", w=("M", 64), gradient=("M", 64)),
+    "relu_max_pool": _example(relu_max_pool, "fp32", x=(2, 8, 14, 14)),
+    "dequantised_matmul": Example(
+        dequantised_matmul,
+        {"codes": spec("fp16", ("M", 64)), "scale": spec("fp32", ("M", 1)), "w": spec("fp16", (64, 48))},
+    ),
 }

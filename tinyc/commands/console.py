@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
+
+from tinyc.ir.diagnostics import TinycError
 
 
 class OutputClosed(Exception):
@@ -11,17 +14,32 @@ class OutputClosed(Exception):
 
 
 def say(text: str) -> None:
-    """Prints ``text`` and a line end; raises OutputClosed where nobody reads any more."""
+    """Prints ``text`` and a line end.
+
+    Raises OutputClosed where nobody reads any more, TinycError FileUnwritable where it cannot be written.
+    """
+    if sys.stdout is None:  # how Python shows that it was closed before the start
+        raise _unwritable("it is closed")
     try:
         print(text, flush=True)
-    except BrokenPipeError as error:
-        raise OutputClosed from error
+    except OSError as error:
+        # the interpreter flushes standard output once more at exit, and would complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise OutputClosed from error
+        raise _unwritable(error.strerror or str(error)) from error
+
+
+def _unwritable(why: str) -> TinycError:
+    return TinycError(
+        "FileUnwritable", why, "send it to a place that can be written to", {"file": "standard output"}
+    )
 
 
 def say_table(headers: Sequence[str], rows: Iterable[Sequence[str]], color: bool) -> None:
     """Prints rows of cells in columns. ``color``: whether the user allows it; it also takes a terminal."""
     cells = [tuple(row) for row in rows]
-    if color and sys.stdout.isatty():
+    if color and sys.stdout is not None and sys.stdout.isatty():
         say(_drawn(headers, cells))
     else:
         say(plain_table(headers, cells))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import secrets
@@ -30,15 +31,16 @@ def read_array(path: Path, dtype: DType | None) -> NDArray[np.generic]:
 
     from tinyc.ir.dtypes import DType
 
-    place = {"file": path}
-    suggestion = "give a .npy file, as numpy.save writes it"
     try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise TinycError("FileUnreadable", str(error), suggestion, place) from error
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise TinycError("FileUnreadable", "this is an archive of several arrays", suggestion, place)
+        with path.open("rb") as file:
+            if file.read(2) == b"PK":
+                raise ValueError("this is an archive of several arrays")
+            file.seek(0)
+            array: NDArray[np.generic] = np.lib.format.read_array(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError, MemoryError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        suggestion = "give a .npy file, as numpy.save writes it"
+        raise TinycError("FileUnreadable", why, suggestion, {"file": path}) from error
     if dtype is DType.BF16 and array.dtype in (np.dtype(np.uint16), np.dtype("V2")):
         return array.view(DType.BF16.numpy)
     return array
@@ -78,10 +80,10 @@ def write_files(files: Mapping[Path, bytes]) -> None:
     target = Path()
     try:
         for target, content in files.items():
-            path = Path(os.path.realpath(target))  # a link stays, what it points to is replaced
-            if path.exists() and not path.is_file() and not path.is_dir():
-                path.write_bytes(content)  # /dev/stdout and pipes cannot be renamed over
+            if target.exists() and not target.is_file() and not target.is_dir():
+                target.write_bytes(content)  # /dev/stdout and pipes cannot be renamed over
                 continue
+            path = Path(os.path.realpath(target))  # a link stays, what it points to is replaced
             made += _make_folders(path.parent)
             temporary = path.parent / f".tinyc-{secrets.token_hex(4)}.tmp"
             staged[temporary] = path
@@ -92,7 +94,8 @@ def write_files(files: Mapping[Path, bytes]) -> None:
             del staged[temporary]
     except BaseException as error:
         for temporary in staged:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it may never have been there
+                temporary.unlink()
         for folder in reversed(made):
             if not any(folder.iterdir()):
                 folder.rmdir()

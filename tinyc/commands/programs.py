@@ -61,6 +61,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     command.add_argument("file", metavar="FILE", help="a Frontend or Tiny document")
     command.add_argument("other", metavar="OTHER", nargs="?", help="a second one, to compare it with")
+    command.add_argument("--profile", action="store_true", help="run rule by rule: e-nodes per rule (slower)")
     command.add_argument("--json", action="store_true", help="as JSON")
     command.set_defaults(command=report_file)
 
@@ -122,7 +123,8 @@ def run_file(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def report_file(args: argparse.Namespace, settings: Settings) -> int:
-    reports = [_compile(args, file).report for file in (args.file, args.other) if file is not None]
+    files = [file for file in (args.file, args.other) if file is not None]
+    reports = [_compile(args, file, profile=args.profile).report for file in files]
     if args.json:
         texts = [report.to_json() for report in reports]
         say(texts[0] if args.other is None else "[" + ",\n".join(texts) + "]")
@@ -142,7 +144,11 @@ def dump_file(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _compile(
-    args: argparse.Namespace, file: str, program: Program | None = None, partial: bool = False
+    args: argparse.Namespace,
+    file: str,
+    program: Program | None = None,
+    partial: bool = False,
+    profile: bool = False,
 ) -> Compiled:
     """``file`` compiled with the options given. ``partial``: symbols may wait for the arrays of the first call."""
     import tinyc
@@ -163,7 +169,7 @@ def _compile(
         suggestion = "add " + " ".join(f"--shape {symbol}=64" for symbol in unbound)
         raise TinycError("UnboundSymbol", why, suggestion, {"file": file})
     return tinyc.optimize_and_compile(
-        program, args.target, shapes, rules=args.rules, without=args.without, also=args.also
+        program, args.target, shapes, args.rules, args.without, args.also, profile=profile
     )
 
 
@@ -186,15 +192,17 @@ def _say_stages(compiled: Compiled, stages: tuple[str, ...]) -> None:
 def _say_kernels(compiled: Compiled, settings: Settings) -> None:
     rows = [
         (
-            kernel.name,
+            kernel.region.name,
             kernel.plan.algo,
             " ".join(f"{axis.name}<{axis.size}" for axis in kernel.region.iters),
             ", ".join(ref.name for ref in kernel.region.inputs),
             ", ".join(f"{ref.name} {ref.dtype}" for ref in kernel.region.outputs),
+            kernel.name,
         )
         for kernel in compiled.kernels
     ]
-    say_table(("kernel", "algorithm", "for each", "reads", "writes"), rows, settings.color)
+    headers = ("region", "schedule", "for each", "reads", "writes", "kernel")
+    say_table(headers, rows, settings.color)
 
 
 def _warn(compiled: Compiled) -> None:

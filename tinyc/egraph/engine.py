@@ -11,7 +11,6 @@ This module runs in the worker process (``worker.py``), never in the caller's.
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,24 @@ VERSION = importlib.metadata.version("egglog")
 
 Term = tuple[str, tuple[Any, ...]]
 """A flat term: constructor name and arguments. An argument is an int (i64), a str (String) or a Ref."""
+
+
+Argument = int | str
+"""An integer, a string literal as ``"'text"``, or the name of a class."""
+
+Row = tuple[tuple[Argument, ...], Argument]
+"""Arguments and result of a constructor, function or relation."""
+
+CONTAINERS = {"Ixs": ("vec", "Ix"), "Ints": ("vec", "i64"), "Axes": ("set", "Atom")}
+"""Sorts of the schema whose values are made of others."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """``rows`` per table name; ``containers``: the elements of each vector and set among the arguments."""
+
+    rows: dict[str, list[Row]]
+    containers: dict[str, tuple[Argument, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +153,57 @@ class Engine:
             rows.append(tuple(_literal(dag.get(arg)) for arg in node.args))
         return rows
 
-    def serialize(self) -> dict[str, Any]:
-        """The whole e-graph in the format of egraph-serialize."""
-        data = self._egraph.serialize([], max_functions=None, max_calls_per_function=None)
-        parsed: dict[str, Any] = json.loads(data.to_json())
-        return parsed
+    def tables(self, names: Iterable[str]) -> Tables:
+        """The rows of constructors, functions and relations, without those that are subsumed.
+
+        Read from a frozen copy: the engine's serialized form holds every row of every table as text, and takes thirty
+        times as long.
+        """
+        frozen = self._egraph.freeze().functions
+        reader = _Reader(self._egraph)
+        rows: dict[str, list[Row]] = {}
+        for name in names:
+            table = frozen.get(name)
+            rows[name] = (
+                []
+                if table is None
+                else [
+                    (
+                        tuple(map(reader.argument, table.input_sorts, row.inputs)),
+                        reader.argument(table.output_sort, row.output),
+                    )
+                    for row in table.rows
+                    if not row.subsumed
+                ]
+            )
+        return Tables(rows, reader.containers)
+
+
+class _Reader:
+    """Names the values of a frozen e-graph in the order in which they are met."""
+
+    def __init__(self, egraph: Any) -> None:
+        self._egraph = egraph
+        self._names: dict[tuple[str, Any], str] = {}
+        self.containers: dict[str, tuple[Argument, ...]] = {}
+
+    def argument(self, sort: str, value: Any) -> Argument:
+        if sort == "i64":
+            return int(self._egraph.value_to_i64(value))
+        if sort == "String":
+            return "'" + str(self._egraph.value_to_string(value))
+        known = self._names.get((sort, value))
+        if known is not None:
+            return known
+        name = self._names[sort, value] = f"{sort}-{len(self._names)}"
+        kind, element = CONTAINERS.get(sort, ("", ""))
+        if kind == "vec":
+            items = self._egraph.value_to_vec(value)
+            self.containers[name] = tuple(self.argument(element, item) for item in items)
+        elif kind == "set":
+            members = (self.argument(element, item) for item in self._egraph.value_to_set(value))
+            self.containers[name] = tuple(sorted(members, key=str))
+        return name
 
 
 def _literal(term: Any) -> Any:

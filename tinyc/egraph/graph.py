@@ -1,23 +1,42 @@
 """The saturated e-graph as extraction sees it: expressions, buffers and index vectors, nothing of the engine.
 
-The worker compacts the engine's dump to this form and sends it as JSON; :class:`Graph` reads it back.
+The worker compacts the engine's tables to this form and sends it as JSON; :class:`Graph` reads it back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-#: constructors that an extracted program may hold, with their arguments after the class they belong to
-EXTRACTABLE = frozenset(
-    {"Read", "Const", "Within", "Unary", "Binary", "Select", "Cast", "Reduce"}
-    | {"Arg", "Fill", "Alias", "Lit", "Plus", "Ax", "FloorDiv", "vec-of", "vec-empty", "set-of", "set-empty"}
-)
-FACTS = frozenset({"Out", "contracts", "free", "named"})
+if TYPE_CHECKING:  # the engine itself lives in the worker's process only
+    from .engine import Tables
 
 Argument = int | str
 """An integer, a string literal as ``"'text"``, or the name of a class."""
+
+
+EXTRACTABLE = (
+    *(
+        "Ax",
+        "FloorDiv",
+        "Lit",
+        "Plus",
+        "Read",
+        "Const",
+        "Within",
+        "Unary",
+        "Binary",
+        "Select",
+        "Cast",
+        "Reduce",
+    ),
+    *("Arg", "Fill", "Alias"),
+)
+"""Constructors that an extracted program may hold; the names of classes follow this order."""
+
+TABLES = (*EXTRACTABLE, "Out", "contracts", "free", "named", "At")
+"""What is read from the engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,38 +59,26 @@ class Graph:
     names: Mapping[str, int]
 
 
-def compact(dump: Mapping[str, Any]) -> dict[str, Any]:
-    """The engine's dump (format of egraph-serialize) without what extraction has no use for. Plain JSON."""
-    nodes = dump["nodes"]
-
-    def argument(child: str) -> Argument:
-        node = nodes[child]
-        kind = node["eclass"]
-        if kind.startswith("i64-"):
-            return int(node["op"])
-        if kind.startswith("String-"):
-            return "'" + node["op"][1:-1]
-        return str(kind)
-
+def compact(tables: Tables) -> dict[str, Any]:
+    """Rows of the engine in the form that is sent. Plain JSON."""
     classes: dict[str, list[list[Any]]] = {}
-    facts: dict[str, list[list[Any]]] = {name: [] for name in FACTS}
-    tensors: dict[str, set[str]] = {}
-    for node in nodes.values():
-        op = node["op"]
-        if node["subsumed"]:
-            continue
-        if op in EXTRACTABLE:
-            classes.setdefault(node["eclass"], []).append([op, *map(argument, node["children"])])
-        elif op == "free":
-            facts["free"].append([*map(argument, node["children"]), node["eclass"]])
-        elif op in FACTS:
-            facts[op].append([*map(argument, node["children"])])
-        elif op == "At":
-            tensors.setdefault(nodes[node["children"][0]]["eclass"], set()).add(node["eclass"])
+    for op in EXTRACTABLE:
+        for args, cls in tables.rows[op]:
+            classes.setdefault(str(cls), []).append([op, *args])
+    for cls, elements in tables.containers.items():
+        classes[cls] = [["set-of" if cls.startswith("Axes") else "vec-of", *elements]]
+    tensors: dict[Argument, list[str]] = {}
+    for (tensor, _), cls in tables.rows["At"]:
+        tensors.setdefault(tensor, []).append(str(cls))
     names: dict[str, int] = {}
-    for number, tensor in facts.pop("named"):
+    for (number, tensor), _ in tables.rows["named"]:
         for expression in tensors.get(tensor, ()):
-            names[expression] = min(number, names.get(expression, number))
+            names[expression] = min(int(number), names.get(expression, int(number)))
+    facts = {
+        "Out": [args for args, _ in tables.rows["Out"]],
+        "contracts": [args for args, _ in tables.rows["contracts"]],
+        "free": [[expression, axes] for (expression,), axes in tables.rows["free"]],
+    }
     return {"classes": classes, "facts": facts, "names": names}
 
 

@@ -18,9 +18,21 @@ DECLARING = frozenset(
     {"sort", "datatype", "datatype*", "constructor", "function", "relation", "ruleset", "rule", "rewrite"}
     | {"birewrite", "include"}
 )
+"""The commands of a rule file. A fact of a relation that it declares or includes is allowed as well; whatever else the
+engine knows acts (runs rules, reads files, prints), and a rule file may not."""
 ACTING = frozenset(
-    {"run", "run-schedule", "input", "output", "extract", "check", "fail", "push", "pop", "simplify", "prove"}
-    | {
+    [
+        "run",
+        "run-schedule",
+        "input",
+        "output",
+        "extract",
+        "check",
+        "fail",
+        "push",
+        "pop",
+        "simplify",
+        "prove",
         "prove-exists",
         "print-function",
         "print-size",
@@ -30,9 +42,15 @@ ACTING = frozenset(
         "union",
         "delete",
         "subsume",
-    }
-    | {"panic", "multi-extract", "with-ruleset", "unstable-combined-ruleset", "keep-best", "query-extract"}
+        "panic",
+        "multi-extract",
+        "with-ruleset",
+        "unstable-combined-ruleset",
+        "keep-best",
+        "query-extract",
+    ]
 )
+"""Commands that a relation may be named like: ``(output "file" …)`` is no fact but writes a file."""
 _NAME = re.compile(r':name\s+"([^"]+)"')
 _RULESET = re.compile(r":ruleset\s+([^\s()]+)")
 CLASSES = ("EXACT", "REASSOC", "BOUNDED", "REAL-ONLY", "FACT")
@@ -70,6 +88,7 @@ class Ruleset:
     klass: str
     default: bool
     file: Path
+    line: int
 
 
 @dataclass(frozen=True)
@@ -104,8 +123,9 @@ def load_rules(extra: Iterable[str | Path] = ()) -> RuleBase:
     """
     files: list[Path] = []
     forms: dict[Path, tuple[Form, ...]] = {}
+    relations: set[str] = set()
     for path in (BUILTIN, *_spread(extra)):
-        _collect(path, files, forms, ())
+        _collect(path, files, forms, relations, ())
     phases: dict[str, int] = {}
     rulesets: dict[str, Ruleset] = {}
     for path in files:
@@ -118,7 +138,9 @@ def load_rules(extra: Iterable[str | Path] = ()) -> RuleBase:
                 rulesets[ruleset.name] = ruleset
     for ruleset in rulesets.values():
         if ruleset.phase not in phases:
-            raise _bad(ruleset.file, 1, f"phase {ruleset.phase!r} is not one of {', '.join(phases)}")
+            raise _bad(
+                ruleset.file, ruleset.line, f"phase {ruleset.phase!r} is not one of {', '.join(phases)}"
+            )
     rules = _rules(files, forms, rulesets)
     ordered = tuple(sorted(phases, key=lambda name: phases[name]))
     return RuleBase(tuple(files), ordered, tuple(rulesets.values()), rules)
@@ -190,7 +212,11 @@ def _spread(extra: Iterable[str | Path]) -> list[Path]:
 
 
 def _collect(
-    path: Path, files: list[Path], forms: dict[Path, tuple[Form, ...]], above: tuple[Path, ...]
+    path: Path,
+    files: list[Path],
+    forms: dict[Path, tuple[Form, ...]],
+    relations: set[str],
+    above: tuple[Path, ...],
 ) -> None:
     path = path.resolve()
     if path in above:
@@ -202,9 +228,15 @@ def _collect(
     for form in mine:
         if form.head == "include":
             target = _words(form)[1] if len(_words(form)) > 1 else ""
-            _collect(path.parent / target, files, forms, (*above, path))
-        elif form.head in ACTING:
-            raise _bad(path, form.line, f"({form.head} …) acts; rule files may only declare")
+            _collect(path.parent / target, files, forms, relations, (*above, path))
+        elif form.head == "relation" and len(_words(form)) > 1:
+            relations.add(_words(form)[1])
+        elif form.head in ACTING or form.head not in DECLARING | relations:
+            raise _bad(
+                path,
+                form.line,
+                f"({form.head} …) declares nothing and is no fact of a relation declared above",
+            )
     files.append(path)
 
 
@@ -212,7 +244,7 @@ def _ruleset(path: Path, form: Form, words: list[str]) -> Ruleset:
     usage = '(in-phase "<ruleset>" "<phase>" "EXACT|REASSOC|BOUNDED|REAL-ONLY|FACT" "on|off")'
     if len(words) != 5 or words[3] not in CLASSES or words[4] not in ("on", "off"):
         raise _bad(path, form.line, f"expected {usage}")
-    return Ruleset(words[1], words[2], words[3], words[4] == "on", path)
+    return Ruleset(words[1], words[2], words[3], words[4] == "on", path, form.line)
 
 
 def _rules(
@@ -253,13 +285,16 @@ def _scan(path: Path, text: str) -> Iterable[Form]:
         elif char == ";":
             end = text.find("\n", position)
             end = len(text) if end < 0 else end
-            comment.append(text[position:end].lstrip("; ").strip())
+            if not text[text.rfind("\n", 0, position) + 1 : position].strip():
+                comment.append(
+                    text[position:end].lstrip(";").strip()
+                )  # what follows a form is about that form
             position = end
         elif char == "(":
             end = _closing(path, text, position, line)
             body = text[position:end]
             head = re.match(r"\(\s*([^\s()]*)", body)
-            yield Form(head[1] if head else "", body, line, position, " ".join(comment).strip(" -"))
+            yield Form(head[1] if head else "", body, line, position, _heading(comment))
             line += body.count("\n")
             position = end
             # rules that stand together share the comment above the first
@@ -269,6 +304,12 @@ def _scan(path: Path, text: str) -> Iterable[Form]:
             raise _bad(
                 path, line, f"expected a form, a comment or nothing, found {text[position : position + 20]!r}"
             )
+
+
+def _heading(comment: list[str]) -> str:
+    """A comment as one line; the banner of a section (``---- text ----``) only where nothing else is said."""
+    own = [line for line in comment if not line.startswith("----")]
+    return " ".join(own if own else comment).strip(" -")
 
 
 def _closing(path: Path, text: str, start: int, line: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import hashlib
 import json
 import os
 import queue
@@ -60,7 +61,7 @@ class Budget:
 class PhaseReport:
     """What a phase did. ``sizes``: rows per constructor and fact after it; times in seconds.
 
-    ``rule_enodes``: e-nodes that each rule added (less what its unions merged), where rules were profiled.
+    ``rule_enodes``: e-nodes that each rule added (less what its unions merged); None where rules were not profiled.
     """
 
     name: str
@@ -73,7 +74,7 @@ class PhaseReport:
     rule_seconds: Mapping[str, float]
     rule_matches: Mapping[str, int]
     stopped: str | None
-    rule_enodes: Mapping[str, int]
+    rule_enodes: Mapping[str, int] | None
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ def saturate(
                 alone.setdefault(home, []).append((ruleset, rule))
     request = {
         "files": files,
+        "stamp": _stamp(base.files),
         "phases": [[phase, list(members)] for phase, members in active.items()],
         "alone": alone,
         "terms": encoded.terms,
@@ -134,14 +136,23 @@ def saturate(
     return _collect(messages, lost, base, budget)
 
 
+def _stamp(files: Sequence[Path]) -> str:
+    """Changes with the contents of the files: an engine that was loaded before must not outlive an edit."""
+    digest = hashlib.sha256()
+    for path in files:
+        content = path.read_bytes()
+        digest.update(f"{path} {len(content)} ".encode() + content)
+    return digest.hexdigest()
+
+
 def _collect(messages: list[dict[str, Any]], lost: str | None, base: RuleBase, budget: Budget) -> Saturation:
-    graph: Graph | None = None
+    latest: Mapping[str, Any] | None = None
     phases: list[PhaseReport] = []
     warnings: list[Diagnostic] = []
     engine = "unknown"
     for message in messages:
         if message["kind"] == "graph":
-            graph = read(message["graph"])
+            latest = message["graph"]
         elif message["kind"] == "error":
             if message["what"] == "rules":
                 raise _rule_error(message["file"], message["message"])
@@ -154,9 +165,10 @@ def _collect(messages: list[dict[str, Any]], lost: str | None, base: RuleBase, b
             if message["error"] and _users(base):
                 raise _run_error(message, base)
             if message["error"]:
-                graph, lost = None, lost or f"in phase {report.name} it stopped: {message['error']}"
+                latest, lost = None, lost or f"in phase {report.name} it stopped: {message['error']}"
             elif report.stopped:
                 warnings.append(_exhausted(report, message["grew_most"], budget))
+    graph = read(latest) if latest is not None else None
     if lost:
         after = f"after phase {phases[-1].name}" if phases else "in its first phase"
         what = "the last whole e-graph it sent is used" if graph else "the naive program is used"
@@ -189,7 +201,7 @@ def _phase(message: Mapping[str, Any]) -> PhaseReport:
         message["rule_seconds"],
         message["rule_matches"],
         message["stopped"],
-        message.get("rule_enodes", {}),
+        message.get("rule_enodes"),
     )
 
 
@@ -227,8 +239,12 @@ def _users(base: RuleBase) -> tuple[Path, ...]:
 
 
 def _run_error(message: Mapping[str, Any], base: RuleBase) -> TinycError:
-    name = message.get("failed_rule", "")
-    rule = next((rule for rule in base.rules if rule.name == name), None)
+    mine = {str(path) for path in _users(base)}
+    rules = {rule.name: rule for rule in base.rules}
+    names = [message.get("failed_rule", ""), *message.get("recent_rules", ())]
+    # a rule of tinyc's own stops on what a user's rule did before it: blame the last one that changed anything
+    name = next((name for name in names if name in rules and rules[name].file in mine), names[0])
+    rule = rules.get(name)
     suspects = ", ".join(path.name for path in _users(base))
     where = f"rule {name} ({Path(rule.file).name}:{rule.line})" if rule else f"a rule of {suspects}"
     return TinycError(

@@ -1,9 +1,9 @@
 """The engine's process: ``python -m tinyc.egraph.worker``, one JSON request per line in, JSON lines out.
 
 It may die at any moment (memory, a crash of the engine, the parent's kill); the parent uses what it sent before.
-Request: ``{files: [[path, text | null]], phases: [[name, [rulesets]]], alone: {ruleset: [[own ruleset, rule]]}, terms, facts, sets, budget: {enodes, rounds, memory_bytes}}``.
-Answers: ``{"kind": "phase", …}`` after each phase, ``{"kind": "graph", "graph": …, "after": phase}`` when a phase has
-left a whole program, ``{"kind": "error", …}``, and ``{"kind": "done"}``.
+Request: ``{files: [[path, text | null]], stamp, phases: [[name, [rulesets]]], alone: {ruleset: [[own ruleset, rule]]}, terms, facts, sets, budget: {enodes, rounds, memory_bytes}}``.
+Answers: ``{"kind": "phase", …}`` after each phase, ``{"kind": "graph", "graph": …, "after": phase}`` for a whole
+program, after phase ``movement`` and at the end, ``{"kind": "error", …}``, and ``{"kind": "done"}``.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import json
 import os
 import resource
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any, TextIO
 
 from .engine import VERSION, Engine, EngineError, Ref
-from .graph import compact
+from .graph import TABLES, compact
 
 HELPERS = "prop"
 """The phase whose rulesets are saturated before every step of every phase."""
 
 COMPLETE_AFTER = "movement"
-"""From the end of this phase on, the e-graph holds a whole program at any time."""
+"""From the end of this phase on, the e-graph holds a whole program. It is sent then, in case a later phase kills the
+engine, and at the end; sending costs about as much time as a phase, so not in between."""
 
 OVERSHOOT = 1.5
 """An e-graph that one step took further than this above its budget is not sent."""
@@ -41,7 +41,8 @@ def main() -> None:
     spare: tuple[Any, Engine] | None = None
     for line in sys.stdin:
         request = json.loads(line)
-        engine = spare[1] if spare and spare[0] == request["files"] else None
+        wanted = (request["files"], request["stamp"])
+        engine = spare[1] if spare and spare[0] == wanted else None
         spare = None
         try:
             _limit_memory(request["budget"]["memory_bytes"])
@@ -56,7 +57,7 @@ def main() -> None:
             warm = _load(request["files"], None)
         except MemoryError:
             warm = None
-        spare = (request["files"], warm) if warm else None
+        spare = (wanted, warm) if warm else None
 
 
 def _load(files: list[tuple[str, str | None]], answers: TextIO | None) -> Engine | None:
@@ -67,10 +68,10 @@ def _load(files: list[tuple[str, str | None]], answers: TextIO | None) -> Engine
             if text is None:
                 engine.include(Path(file))
             else:
-                with tempfile.TemporaryDirectory() as folder:
-                    copy = Path(folder) / "rules.egg"
-                    copy.write_text(text, encoding="utf-8")
-                    engine.include(copy)
+                # a file in memory: this process may be killed at any moment, and must leave none on the disk
+                with os.fdopen(os.memfd_create("rules"), "wb", buffering=0) as copy:
+                    copy.write(text.encode())
+                    engine.include(Path(f"/proc/self/fd/{copy.fileno()}"))
         except EngineError as error:
             if answers:
                 _send(answers, {"kind": "error", "what": "rules", "file": file, "message": str(error)})
@@ -93,12 +94,11 @@ def _saturate(engine: Engine, request: dict[str, Any], answers: TextIO) -> None:
     budget = request["budget"]
     helpers = [name for phase, names in request["phases"] if phase == HELPERS for name in names]
     steps: list[str] = []
-    complete = sent = False
+    changed = sent = False  # since the last graph that was sent, and whether one was
     for phase, rulesets in request["phases"]:
         if phase == HELPERS:
             continue
         steps += rulesets
-        complete = complete or phase == COMPLETE_AFTER
         if not rulesets:
             continue
         if request["alone"]:
@@ -106,15 +106,18 @@ def _saturate(engine: Engine, request: dict[str, Any], answers: TextIO) -> None:
         else:
             report = _run_phase(engine, phase, helpers, steps, budget)
         _send(answers, report)
-        last = phase == next(name for name, members in reversed(request["phases"]) if members)
-        if complete and not last and not report["stopped"]:
+        if report["error"]:
+            return  # what is in the e-graph now is not to be trusted
+        changed = changed or report["rounds"] > 1 or bool(report["stopped"])
+        if phase == COMPLETE_AFTER and not report["stopped"]:
             _send_graph(engine, answers, phase)
-            sent = True
+            changed, sent = False, True
         if report["stopped"]:
             if sent and report["enodes"] > OVERSHOOT * budget["enodes"]:
                 return  # what was sent before is used: this one is too large to be worth its time
             break
-    _send_graph(engine, answers, "end")
+    if changed or not sent:
+        _send_graph(engine, answers, "end")
 
 
 def _run_phase(
@@ -182,6 +185,7 @@ def _profile_phase(
     seconds: dict[str, float] = {}
     matches: dict[str, int] = {}
     added: dict[str, int] = {}
+    recent: dict[str, None] = {}  # the rules that changed the e-graph, in order
     before = enodes = _enodes(engine.sizes())
     stopped, error, rounds, current = None, None, 0, ""
 
@@ -196,6 +200,8 @@ def _profile_phase(
                 seconds[rule] = seconds.get(rule, 0.0) + sum(result.seconds.values())
                 matches[rule] = matches.get(rule, 0) + sum(result.matches.values())
                 if result.changed:
+                    recent.pop(rule, None)
+                    recent[rule] = None  # now the last one
                     now = _enodes(engine.sizes())
                     added[rule] = added.get(rule, 0) + now - enodes
                     enodes = now
@@ -230,6 +236,7 @@ def _profile_phase(
         "stopped": stopped,
         "error": error,
         "failed_rule": current if error else "",
+        "recent_rules": list(reversed(recent)) if error else [],
         "grew_most": max(added, key=lambda rule: added[rule], default=""),
     }
 
@@ -241,7 +248,7 @@ def _enodes(sizes: dict[str, int]) -> int:
 
 def _send_graph(engine: Engine, answers: TextIO, after: str) -> None:
     started = time.perf_counter()
-    graph = compact(engine.serialize())
+    graph = compact(engine.tables(TABLES))
     _send(
         answers, {"kind": "graph", "after": after, "graph": graph, "seconds": time.perf_counter() - started}
     )

@@ -42,6 +42,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "InputMismatch": "E1701",
         "TargetUnavailable": "E1702",
         "CodegenFailed": "E1703",
+        "OutOfMemory": "E1704",
         "FileUnreadable": "E1801",
         "Usage": "E1802",
         "InvalidSetting": "E1803",

@@ -68,8 +68,9 @@ def _number(value: float | int | bool) -> float | int | bool | str:
     return value
 
 
-def plan_to_json(kernel: str, plan: Plan) -> dict[str, Any]:
-    return {"kernel": kernel, **asdict(plan)}
+def plan_to_json(region: str, plan: Plan) -> dict[str, Any]:
+    """``region``: the name of the Region that the plan is for."""
+    return {"region": region, **asdict(plan)}
 
 
 def execution_to_json(execution: ExecutionPlan) -> dict[str, Any]:

@@ -74,6 +74,13 @@ def compact(x: Array, dtype: np.dtype[Any]) -> Array:
     return x if x.dtype == dtype else elementwise(lambda core: core.astype(dtype), [x])
 
 
+def _power(x: Array, y: Array) -> Array:
+    """x to the power of y. numpy treats one exponent for all of x by other rules (0.5 as a square root, which turns
+    -0 and -inf into -0 and NaN); a value must not depend on how its operand came to have its shape."""
+    y = np.array(np.broadcast_to(y, np.broadcast_shapes(x.shape, y.shape)))
+    return np.power(x, y) if y.size > 1 else np.power(np.repeat(x, 2), np.repeat(y, 2))[:1].reshape(y.shape)
+
+
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "NEG": np.negative,
     "EXP2": np.exp2,
@@ -87,7 +94,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "SUB": np.subtract,
     "MUL": np.multiply,
     "FDIV": np.divide,
-    "POW": np.power,
+    "POW": _power,
     "MAX": np.maximum,
     "MIN": np.minimum,
     "CMPLT": np.less,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tinyc.codegen.cpu import CpuKernel, generate
 from tinyc.ir.diagnostics import TinycError
-from tinyc.ir.plan import Extracted
+from tinyc.ir.plan import BufferInfo, Extracted
 
 from .arena import Memory, aligned, plan_memory
 from .jit import Code, Function
@@ -91,6 +91,7 @@ class Executable:
 
         Raises:
             TinycError: InputMismatch.
+            MemoryError: where there is no memory for the outputs or the intermediate buffers.
         """
         return self._run(inputs, None)
 
@@ -111,7 +112,7 @@ class Executable:
             results: dict[int, Array] = {}
             for id in execution.output_buffers:
                 if id not in execution.input_buffers and id not in results:
-                    results[id] = np.empty(self._buffers[id].shape, self._buffers[id].dtype.numpy)
+                    results[id] = _empty(self._buffers[id])
                     addresses[id] = results[id].ctypes.data
             scratch = memory.address + self._layout.size
             for step in self._steps:
@@ -197,6 +198,13 @@ class Executable:
         with self._lock:
             if len(self._idle) < self.threads:
                 self._idle.append(memory)
+
+
+def _empty(buffer: BufferInfo) -> Array:
+    try:
+        return np.empty(buffer.shape, buffer.dtype.numpy)
+    except ValueError as error:  # more bytes than numpy can count
+        raise MemoryError(str(error)) from error
 
 
 def _spell(array: Array) -> str:
