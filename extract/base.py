@@ -208,7 +208,9 @@ class _Kernel:
             self.used[ref.name] = ref
             return self.emit(ref.dtype, Read(ref.name, index))
         if id in self.exceeded:
-            return self.constant(0, dtype)  # a stand-in: the program is built again with this node in a buffer
+            return self.constant(
+                0, dtype
+            )  # a stand-in: the program is built again with this node in a buffer
         match node.uop:
             case "RESHAPE" | "PERMUTE" | "EXPAND" | "SHRINK" | "FLIP" | "VIEW":
                 return operands[0]

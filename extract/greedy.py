@@ -8,7 +8,6 @@ the estimate of the whole program gets no better. Then single buffers are tried 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +16,10 @@ from .view import LEVEL, Buffer, Item, View, Way, axis_id
 
 Key = tuple[str, bool]
 """An expression class, and whether it must be loadable: a Read behind widening casts and zero-filled guards."""
+
+EFFORT = 200_000
+"""Options that trials may look at, all passes together: about a second. A count and not a time, so that the same
+program always gives the same kernels."""
 
 SWEEPS = 6
 """Relaxations per pass at most; an order that follows the operands needs two."""
@@ -49,13 +52,13 @@ def extract(
     view: View,
     model: CostModel,
     input_bytes: Mapping[int, int],
-    seconds: float = 2.0,
     stored: frozenset[str] = frozenset(),
+    trials: bool = False,
 ) -> Choice | None:
     """The cheapest program found; None where an output cannot be computed from the e-graph.
 
-    ``input_bytes``: size of each program input. ``seconds``: time limit for trying single buffers without.
-    ``stored``: expression classes that are only ever read from their buffers.
+    ``input_bytes``: size of each program input. ``stored``: expression classes that are only ever read from their
+    buffers. ``trials``: try the program without single buffers, within :data:`EFFORT`.
     """
     if any(output not in view.buffers for output in view.graph.outputs):
         return None
@@ -72,17 +75,18 @@ def extract(
         if filled == paid:
             break
         paid = filled
-    return None if best is None else _try_without(problem, best, seconds)
+    return best if best is None or not trials else _try_without(problem, best)
 
 
-def _try_without(problem: _Problem, best: Choice, seconds: float) -> Choice:
-    deadline = time.monotonic() + seconds
+def _try_without(problem: _Problem, best: Choice) -> Choice:
+    left = EFFORT // max(sum(map(len, problem.options.values())), 1)
     banned: frozenset[str] = frozenset()
     for buffer in [kernel.buffer.cls for kernel in best.kernels]:
         filled = frozenset(kernel.buffer.cls for kernel in best.kernels)
         if buffer in problem.view.graph.outputs or buffer not in filled:
             continue
-        if time.monotonic() > deadline:
+        left -= 1
+        if left < 0:
             break
         choice = _Pass(problem, filled - {buffer}, banned | {buffer}).solve()
         if choice is not None and choice.seconds < best.seconds * (1 - 1e-9):

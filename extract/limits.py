@@ -14,7 +14,7 @@ from tinyc.ir.tiny import MOVEMENT, Program
 MAX_TAPS = 32
 """An element that more elements go into is read from a buffer where its index is not a plain one."""
 
-MAX_OPERATIONS = 64
+MAX_OPERATIONS = 32
 """A reshaped value whose index has more operations is read from a buffer."""
 
 

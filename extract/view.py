@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinyc.egraph.graph import ENode, Graph
 from tinyc.ir.dtypes import DType
 from tinyc.ir.index import Affine, FloorDiv, affine, lit
+from tinyc.ir.tiny import BINARY, COMPARE, REDUCE_OPS, UNARY
+
+OPERATORS = {
+    "Unary": frozenset(UNARY),
+    "Binary": frozenset((*BINARY, *COMPARE)),
+    "Cast": frozenset(dtype.value for dtype in DType),
+}
 
 LEVEL = 16
 """Axis ids per level of nesting."""
@@ -69,10 +77,14 @@ class View:
     """Items of every expression class, buffers, and index vectors of one :class:`Graph`.
 
     ``stored``: expression classes that may only be read from their buffers, except where those are filled.
+    ``malformed``: nodes that no program can hold, in words. They are left out: rules are data, and may be wrong.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, inputs: int) -> None:
+        """``inputs``: how many the program has."""
         self.graph = graph
+        self.inputs = inputs
+        self.malformed: list[str] = []
         self.stored: frozenset[str] = frozenset()
         self._index: dict[str, Affine | None] = {}
         self.buffers: dict[str, Buffer] = {}
@@ -88,6 +100,7 @@ class View:
                 self.items[name] = tuple(dict.fromkeys(found))
         for row in graph.contracts:
             self._add_contraction(row)
+        self.buffers = {name: self._fillable(buffer) for name, buffer in self.buffers.items()}
 
     def storing(self, classes: frozenset[str]) -> View:
         """The same view with more classes stored."""
@@ -152,7 +165,9 @@ class View:
     def _buffer(self, name: str, nodes: tuple[ENode, ...]) -> Buffer | None:
         arg = next((node for node in nodes if node.op == "Arg"), None)
         if arg is not None:
-            return Buffer(name, int(arg.args[0]), None, (), ())
+            number = int(arg.args[0])
+            known = self._known(arg, 0 <= number < self.inputs, str(number))
+            return Buffer(name, number, None, (), ()) if known else None
         fill = next((node for node in nodes if node.op == "Fill"), None)
         if fill is None:
             return None
@@ -160,9 +175,32 @@ class View:
         for alias in (node for node in nodes if node.op == "Alias"):
             inner = self.graph.classes.get(str(alias.args[1]), ())
             ways += [Way(self._sizes(node.args[1]), str(node.args[2])) for node in inner if node.op == "Fill"]
-        return Buffer(
-            name, None, DType(str(fill.args[0])[1:]), self._sizes(fill.args[1]), tuple(dict.fromkeys(ways))
-        )
+        dtype, shape = self._dtype(fill, str(fill.args[0])), self._sizes(fill.args[1])
+        if dtype is None:
+            return None
+        return Buffer(name, None, dtype, shape, tuple(dict.fromkeys(ways)))
+
+    def _fillable(self, buffer: Buffer) -> Buffer:
+        """The buffer with the ways that fill all of it, over axes of their own."""
+        ways = []
+        for way in buffer.ways:
+            axes = (size for size in way.shape if size > 1)
+            names = {axis_name(number, size) for number, size in enumerate(axes)}
+            if (
+                math.prod(way.shape) == math.prod(buffer.shape)
+                and self.free.get(way.root, frozenset()) <= names
+            ):
+                ways.append(way)
+            else:
+                self.malformed.append(f"a buffer of shape {list(buffer.shape)} filled over {list(way.shape)}")
+        return replace(buffer, ways=tuple(ways))
+
+    def _dtype(self, node: ENode, text: str) -> DType | None:
+        try:
+            return DType(text[1:])
+        except ValueError:
+            self.malformed.append(f"{node.op} with the dtype {text[1:]!r}")
+            return None
 
     def _sizes(self, shape: int | str) -> tuple[int, ...]:
         nodes = self.graph.classes.get(str(shape), (ENode("vec-of", ()),))
@@ -180,14 +218,18 @@ class View:
                     item = Item("Read", "Read", (str(node.args[0]), vector), ())
                     axes = _union(index.axes() for index in vector)
             case "Const":
-                item = Item("Const", "Const", (DType(str(node.args[0])[1:]), int(node.args[1])), ())
+                dtype, bits = self._dtype(node, str(node.args[0])), int(node.args[1])
+                if dtype is not None and self._known(node, 0 <= bits < _patterns(dtype), str(bits)):
+                    item = Item("Const", "Const", (dtype, bits), ())
             case "Within":
                 index = self.index(str(node.args[0]))
                 if index is not None:
                     item = Item("Within", "Within", (index, int(node.args[1]), int(node.args[2])), ())
                     axes = index.axes()
             case "Unary" | "Binary" | "Cast":
-                item = Item(node.op, str(node.args[0])[1:], (), tuple(map(str, node.args[1:])))
+                op = str(node.args[0])[1:]
+                if self._known(node, op in OPERATORS[node.op], op):
+                    item = Item(node.op, op, (), tuple(map(str, node.args[1:])))
             case "Select":
                 item = Item("Select", "Select", (), tuple(map(str, node.args)))
             case "Reduce":
@@ -204,7 +246,15 @@ class View:
         if vector is None:
             return None
         bound = tuple(name for index in vector for name in sorted(index.axes(), key=axis_id))
-        return Item("Reduce", str(node.args[0])[1:], bound, (str(node.args[2]),))
+        op = str(node.args[0])[1:]
+        if not bound or not self._known(node, op in REDUCE_OPS, op):
+            return None
+        return Item("Reduce", op, bound, (str(node.args[2]),))
+
+    def _known(self, node: ENode, known: bool, what: str) -> bool:
+        if not known:
+            self.malformed.append(f"{node.op} {what}")
+        return known
 
     def _add_contraction(self, row: tuple[int | str, ...]) -> None:
         cls, vector, left, right, *roles = (str(part) for part in row)
@@ -219,6 +269,10 @@ class View:
         item = Item("Contract", "SUM", (axes, batch, m, n, k), (left, right))
         if item not in self.items[cls]:
             self.items[cls] = (*self.items[cls], item)
+
+
+def _patterns(dtype: DType) -> int:
+    return 2 if dtype is DType.BOOL else 1 << 8 * dtype.itemsize
 
 
 def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:

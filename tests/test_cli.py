@@ -3,47 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from command_line import ROOT, affine, files, save, tinyc_process, vectors, write
 
 import tinyc
-from tinyc.bench import cpu_gemm
 from tinyc.cli import main
-from tinyc.commands.console import plain_table
-
-ROOT = Path(__file__).parent.parent
-EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.json*"))
-
-
-def affine(dtype: str = "fp32", size: int | str = 4) -> dict[str, Any]:
-    """relu(x + y) over one axis."""
-    return {
-        "uops": [
-            {
-                "id": "x",
-                "uop": "INPUT",
-                "src": [],
-                "arg": {"tensor_id": "x", "dtype": dtype, "shape": [size]},
-            },
-            {
-                "id": "y",
-                "uop": "INPUT",
-                "src": [],
-                "arg": {"tensor_id": "y", "dtype": dtype, "shape": [size]},
-            },
-            {"id": "sum", "uop": "ADD", "src": ["x", "y"], "arg": {}},
-            {"id": "out", "uop": "RELU", "src": ["sum"], "arg": {}},
-        ]
-    }
 
 
 @pytest.fixture(autouse=True)
@@ -54,27 +23,6 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def program() -> str:
     return write("affine.json", affine())
-
-
-def write(name: str, document: object) -> str:
-    Path(name).write_text(json.dumps(document), encoding="utf-8")
-    return name
-
-
-def save(name: str, values: Any) -> str:
-    np.save(name, values)
-    return name
-
-
-def vectors() -> list[str]:
-    """The --input arguments of :func:`affine`; the result is [0, 3, 0, 7]."""
-    x = save("x.npy", np.array([1, 2, 3, 4], dtype=np.float32))
-    y = save("y.npy", np.array([-1, 1, -4, 3], dtype=np.float32))
-    return ["--input", f"x={x}", "--input", f"y={y}"]
-
-
-def files() -> set[str]:
-    return {path.relative_to(Path()).as_posix() for path in Path().rglob("*") if path.is_file()}
 
 
 class TestUsage:
@@ -197,7 +145,7 @@ class TestCompile:
     def test_says_what_came_out(self, program: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["compile", program]) == 0
         header, _, *kernels = capsys.readouterr().out.splitlines()
-        assert header.split()[0] == "kernel"
+        assert header.split()[0] == "region"
         assert len(kernels) == 1
 
     @pytest.mark.spec("004-143")
@@ -393,156 +341,3 @@ class TestDoctor:
         (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("cache folder")]
         assert "FAILED" in line
         assert "TINYC_CACHE_DIR" in line
-
-
-class TestBench:
-    def test_an_unknown_benchmark_exits_2(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["bench", "unheard-of"]) == 2
-        assert "cpu-gemm" in capsys.readouterr().err
-
-    def test_figures_as_json(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        monkeypatch.setattr("tinyc.commands.bench.BENCHMARKS", {"small": lambda: cpu_gemm(32, 1)})
-        assert main(["bench", "small", "--json"]) == 0
-        figures = json.loads(capsys.readouterr().out)["figures"]
-        assert figures["ratio"] == pytest.approx(figures["time_s"] / figures["numpy_time_s"])
-
-    @pytest.mark.slow
-    def test_a_large_product_is_fast_enough_and_needs_little_memory(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["bench", "cpu-gemm", "--json"]) == 0
-        figures = json.loads(capsys.readouterr().out)["figures"]
-        assert figures["peak_bytes"] < 64 << 20
-        assert figures["ratio"] < 8
-
-
-def test_tables_are_aligned() -> None:
-    assert plain_table(("a", "bb"), [("xxx", "y"), ("", "")]) == "a    bb\n---  --\nxxx  y\n"
-
-
-def test_a_terminal_gets_drawn_tables_and_other_readers_plain_ones() -> None:
-    assert "\x1b[" not in on_a_terminal("NO_COLOR=1")
-    assert "━" not in on_a_terminal("NO_COLOR=1")
-    drawn = on_a_terminal("NO_COLOR=")
-    assert "━" in drawn
-    assert "python" in drawn
-
-
-def on_a_terminal(setting: str) -> str:
-    """What ``tinyc doctor`` shows on a pseudo-terminal."""
-    pty = pytest.importorskip("pty")
-    master, slave = pty.openpty()
-    env = environment() | {"TERM": "xterm", "COLUMNS": "120"} | dict([setting.split("=", 1)])
-    process = subprocess.Popen(tinyc_command("doctor"), stdout=slave, stderr=slave, env=env)
-    os.close(slave)
-    shown = b""
-    while True:
-        try:
-            part = os.read(master, 4096)
-        except OSError:  # how Linux says that the other side was closed
-            break
-        if not part:
-            break
-        shown += part
-    os.close(master)
-    assert process.wait(60) == 0
-    return shown.decode()
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_every_example_compiles_and_reports(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    symbols = tinyc.load(str(example)).symbols
-    shapes = [word for symbol in symbols for word in ("--shape", f"{symbol}=8")]
-    assert main(["compile", str(example), *shapes, "--out", "out"]) == 0
-    assert any(Path("out").iterdir())
-    assert main(["report", str(example), *shapes]) == 0
-    assert capsys.readouterr().out.strip()
-
-
-def test_there_are_examples() -> None:
-    assert EXAMPLES
-
-
-# -- as a process ---------------------------------------------------------------------------------------------
-
-
-def tinyc_process(*argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(tinyc_command(*argv), capture_output=True, text=True, env=environment(), **options)
-
-
-def tinyc_command(*argv: str) -> list[str]:
-    return [sys.executable, "-m", "tinyc", *argv]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
-def test_a_reader_that_leaves_early_is_no_error() -> None:
-    process = subprocess.Popen(
-        tinyc_command("rules", "list"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.wait(60) == 141
-    assert process.stderr.read() == b""
-
-
-def test_plain_text_where_there_is_no_terminal() -> None:
-    assert "\x1b" not in tinyc_process("rules", "list").stdout
-
-
-def test_a_terminal_that_cannot_encode_still_shows_the_text() -> None:
-    env = {**environment(), "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    done = subprocess.run(tinyc_command("doctor"), capture_output=True, text=True, env=env)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds its processes through /proc")
-@pytest.mark.parametrize("delay", [0, 0.1, 0.4, 1.0])
-def test_ctrl_c_leaves_nothing_behind(delay: float, tmp_path: Path) -> None:
-    """Interrupted at any moment: status 130, no output, no temporary file, no process, no traceback."""
-    document = affine(size=64)
-    for index in range(2000):  # long enough that compiling is not over
-        document["uops"].append(
-            {"id": f"n{index}", "uop": "SIN", "src": [document["uops"][-1]["id"]], "arg": {}}
-        )
-    file = write("long.json", document)
-    mark = f"TINYC_TEST_MARK={tmp_path}"  # every process that the command starts inherits it
-    # what the script `tinyc` does; "up" says that the interpreter itself has started, which is not ours to test
-    code = "import sys; from tinyc.cli import main; print('up', flush=True); sys.exit(main(sys.argv[1:]))"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, "compile", file, "--out", "out/deep"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment() | dict([mark.split("=", 1)]),
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    time.sleep(delay)
-    os.killpg(process.pid, signal.SIGINT)
-    _, error = process.communicate(timeout=60)
-    assert (process.returncode, error) == (130, "interrupted\n")
-    assert files() == {file}
-    assert not Path("out").exists()
-    deadline = time.monotonic() + 10
-    while processes_with(mark) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert processes_with(mark) == [], "the engine's process outlived the command"
-
-
-def processes_with(variable: str) -> list[str]:
-    """The command lines of the processes whose environment holds ``variable``."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        except OSError:  # another user's, or gone
-            continue
-    return found

@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tinyc.egraph.rulefiles import load_rules
-from tinyc.egraph.saturate import Budget, Saturation, saturate
+from tinyc.egraph.saturate import Budget, saturate
 from tinyc.extract.base import base_program
 from tinyc.extract.cost import CostModel, Roofline
-from tinyc.extract.greedy import Choice, extract
 from tinyc.extract.hardware import hardware
-from tinyc.extract.regions import build
+from tinyc.extract.program import Found, extract_program
 from tinyc.extract.report import ExtractionReport, make_report
-from tinyc.extract.view import View
 from tinyc.frontend import load
 from tinyc.ir.diagnostics import Diagnostic, TinycError
 from tinyc.ir.document import dumps, program_to_document
@@ -38,12 +36,6 @@ if TYPE_CHECKING:
     from tinyc.runtime.cpu import Executable
 
 __all__ = ["Budget", "Compiled", "KernelInfo", "optimize_and_compile"]
-
-MAX_STORING_ROUNDS = 4
-"""How often extraction is repeated with reductions stored that it would have computed twice in a kernel."""
-
-TRIAL_SECONDS = 1.0
-"""Time for trying the program without single buffers."""
 
 STAGES = ("tiny", "region", "plan", "exec", "llvm")
 """What :meth:`Compiled.dump` and ``--dump`` know, in pipeline order."""
@@ -267,6 +259,39 @@ class Compiled:
             return self._latest
 
 
+def _findings(found: Found, users: bool, warned: bool) -> list[Diagnostic]:
+    """Warnings about what extraction met. Raises UnsoundUnion where a rule of a user's made a Region that is none."""
+    listed = "; ".join(found.malformed[:5])
+    if found.fault and users:
+        raise TinycError(
+            "UnsoundUnion",
+            f"what was extracted is no program: kernel {found.fault}" + (f" ({listed})" if listed else ""),
+            "a rule that was added builds a term that its place cannot hold; compile with them one by one",
+            at={"layer": "extract"},
+        )
+    found_none = "no whole program could be extracted from the e-graph; the naive program is used"
+    warnings = []
+    if found.malformed:
+        warnings.append(
+            Diagnostic(
+                "MalformedTerm",
+                f"left out, since no program can hold it: {listed}",
+                "look at what the rules build on their right-hand sides",
+                {"layer": "extract"},
+            )
+        )
+    if found.fault or (found.extracted is None and not warned):
+        warnings.append(
+            Diagnostic(
+                "EngineLost",
+                f"kernel {found.fault}; the naive program is used" if found.fault else found_none,
+                "look at the rulesets that were left out, or report this program",
+                {"layer": "extract"},
+            )
+        )
+    return warnings
+
+
 def _compile(program: Program, options: _Options) -> _Built:
     from tinyc.runtime.cpu import Executable
 
@@ -285,17 +310,9 @@ def _compile(program: Program, options: _Options) -> _Built:
     lap("saturate")
     warnings = list(saturation.warnings)
     naive = base_program(program)
-    found = _extract(program, saturation, model)
-    extracted, fused = found if found is not None else (naive, {})
-    if found is None and not warnings:
-        warnings.append(
-            Diagnostic(
-                "EngineLost",
-                "no whole program could be extracted from the e-graph; the naive program is used",
-                "look at the rulesets that were left out, or report this program",
-                {"layer": "extract"},
-            )
-        )
+    found = extract_program(program, saturation.graph, model)
+    warnings += _findings(found, bool(options.rules), warned=bool(warnings))
+    extracted = naive if found.extracted is None or found.fault else found.extracted
     lap("extract")
     executable = None
     if options.target == "cpu":
@@ -307,54 +324,10 @@ def _compile(program: Program, options: _Options) -> _Built:
         extracted,
         naive,
         saturation,
-        fused,
+        {} if extracted is naive else found.fused,
         tuple(warnings),
         seconds,
-        found is None,
+        extracted is naive,
         symbols=tuple(kernel.name for kernel in executable.kernels) if executable else (),
     )
     return _Built(program, extracted, report, executable)
-
-
-def _extract(
-    program: Program, saturation: Saturation, model: CostModel
-) -> tuple[Extracted, dict[str, tuple[str, ...]]] | None:
-    if saturation.graph is None or len(saturation.graph.outputs) != len(program.outputs):
-        return None
-    view = View(saturation.graph)
-    sizes = {}
-    for number, port in enumerate(program.inputs):
-        size = program.types[port.node].dtype.itemsize
-        for extent in program.types[port.node].shape:
-            size *= int(extent)
-        sizes[number] = size
-    stored: frozenset[str] = frozenset()
-    result = None
-    for _ in range(MAX_STORING_ROUNDS):
-        choice = extract(view, model, sizes, 0.0, stored)
-        if choice is None:
-            return result
-        extracted, repeated = build(program, view, choice)
-        result = extracted, _fused(program, view, choice, extracted)
-        if repeated <= stored:
-            break
-        stored |= repeated
-    choice = extract(view, model, sizes, TRIAL_SECONDS, stored)
-    if choice is not None:
-        extracted, repeated = build(program, view, choice)
-        if repeated <= stored:
-            result = extracted, _fused(program, view, choice, extracted)
-    return result
-
-
-def _fused(program: Program, view: View, choice: Choice, extracted: Extracted) -> dict[str, tuple[str, ...]]:
-    """Region name -> ids of the document's nodes whose values it computes, in document order."""
-    fused = {}
-    for kernel, region in zip(choice.kernels, extracted.regions, strict=True):
-        numbers = {
-            view.graph.names[cls]
-            for (cls, _), item in kernel.items.items()
-            if cls in view.graph.names and item.head not in ("Read", "Const")
-        }
-        fused[region.name] = tuple(program.nodes[number].id for number in sorted(numbers))
-    return fused

@@ -77,7 +77,7 @@ def small(size: int) -> tinyc.Program:
 def test_the_worker_ends_with_its_process() -> None:
     process = start("tinyc.optimize_and_compile(program()); print(pid(), flush=True)")
     pid = int(line(process))
-    output, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 0 and not errors
     assert gone(pid)
 
@@ -131,7 +131,7 @@ def test_an_interrupt_amid_a_saturation_leaves_nothing_behind(tmp_path: Path) ->
     assert line(process) == "interrupted"
     assert gone(pid, 1)
     complete, second = line(process).split()
-    output, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert complete == "True" and process.returncode == 0 and not errors
     assert gone(int(second))
 
@@ -232,6 +232,44 @@ def test_a_forked_child_has_a_worker_of_its_own() -> None:
     output, errors = process.communicate(timeout=120)
     assert output.split() == ["right"], errors
     assert process.returncode == 0
+
+
+def test_a_forked_child_that_exits_leaves_its_parents_worker_alone() -> None:
+    body = """
+    tinyc.optimize_and_compile(program())
+    parent = pid()
+    if os.fork() == 0:
+        sys.exit(0)
+    os.wait()
+    tinyc.optimize_and_compile(program(6))
+    print(pid() == parent, flush=True)
+    """
+    process = start(body)
+    output, errors = process.communicate(timeout=60)
+    assert output.split() == ["True"], errors
+
+
+def test_a_program_compiled_before_a_fork_runs_in_the_child() -> None:
+    """Large enough to be shared among threads, which do not survive a fork."""
+    body = """
+    compiled = tinyc.optimize_and_compile(tinyc.trace(lambda a, b: a @ b, *[tinyc.spec("fp32", (512, 512))] * 2))
+    one = np.ones((512, 512), np.float32)
+    assert (compiled(one, one) == 512).all()
+    child = os.fork()
+    right = (compiled(one, one) == 512).all()
+    if child == 0:
+        os._exit(0 if right else 1)
+    _, status = os.waitpid(child, 0)
+    print(right and status == 0, flush=True)
+    """
+    process = start(body)
+    try:
+        output, errors = process.communicate(timeout=60)
+    finally:
+        for child in (*child_processes(process.pid), process.pid):
+            if alive(child):
+                os.kill(child, signal.SIGKILL)
+    assert output.split() == ["True"], errors
 
 
 def test_the_worker_says_nothing_on_the_callers_streams() -> None:

@@ -226,7 +226,7 @@ def test_what_extraction_reads_is_in_the_vocabulary() -> None:
         each.name
         for each in VOCABULARY.constructors
         if each.result in ("Buf", "Ix", "Atom") and each.extracted
-    } <= graph.EXTRACTABLE
+    } <= set(graph.EXTRACTABLE)
 
 
 def test_every_term_of_a_program_has_the_arguments_that_the_vocabulary_says() -> None:

@@ -141,7 +141,7 @@ def test_the_axes_of_a_reduction_lie_above_all_axes_of_its_index() -> None:
     check_integers(traced(lambda x: x.sum(1).reshape(2, 3, 4).permute(2, 0, 1).sum(0), x=(24, 5)))
     saturation = saturate(program, load_rules())
     assert saturation.graph is not None
-    view = View(saturation.graph)
+    view = View(saturation.graph, len(program.inputs))
     found = 0
     for name, items in view.items.items():
         for item in items:

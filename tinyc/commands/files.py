@@ -37,7 +37,7 @@ def read_array(path: Path, dtype: DType | None) -> NDArray[np.generic]:
                 raise ValueError("this is an archive of several arrays")
             file.seek(0)
             array: NDArray[np.generic] = np.lib.format.read_array(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError, MemoryError) as error:
+    except Exception as error:  # of any kind: numpy lets through what its parser of headers raises
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         suggestion = "give a .npy file, as numpy.save writes it"
         raise TinycError("FileUnreadable", why, suggestion, {"file": path}) from error

@@ -307,7 +307,7 @@ class _Worker:
         package_root = str(Path(__file__).resolve().parents[2])
         path = os.pathsep.join([package_root, *filter(None, [os.environ.get("PYTHONPATH")])])
         process = subprocess.Popen(
-            [sys.executable, "-m", "tinyc.egraph.worker"],
+            [sys.executable, "-P", "-m", "tinyc.egraph.worker"],  # -P: no module of the current folder
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -340,9 +340,19 @@ class _Worker:
                         pipe.close()
 
 
-@functools.cache
 def _shared_worker() -> _Worker:
-    """One worker per process, started at the first use and stopped at exit."""
+    """One worker per process, started at the first use and stopped at exit. A forked child gets its own: two readers
+    of one pipe would take each other's answers."""
+    return _worker_of(os.getpid())
+
+
+@functools.cache
+def _worker_of(process: int) -> _Worker:
     worker = _Worker()
-    atexit.register(worker.stop)
+
+    def stop() -> None:
+        if os.getpid() == process:  # a forked child that exits must not end its parent's worker
+            worker.stop()
+
+    atexit.register(stop)
     return worker

@@ -60,7 +60,12 @@ class Vocabulary:
 
     def arity(self) -> dict[str, int]:
         """Number of arguments of every constructor, function and relation."""
-        return {each.name: len(each.args) for each in (*self.constructors, *self.functions, *self.relations)}
+        words: tuple[Constructor | Function | Relation, ...] = (
+            *self.constructors,
+            *self.functions,
+            *self.relations,
+        )
+        return {each.name: len(each.args) for each in words}
 
 
 _LEAST, _MOST, _BOTH, _ONE = "(min old new)", "(max old new)", "(set-intersect old new)", ":no-merge"

@@ -50,6 +50,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "ManyPieces": "W2101",
         "BudgetExhausted": "W2601",
         "EngineLost": "W2602",
+        "MalformedTerm": "W2603",
     }
 )
 

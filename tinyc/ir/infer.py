@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -19,6 +19,9 @@ _FLOAT_ONLY = ("EXP2", "LOG2", "SQRT", "RSQRT", "RECIP", "SIN", "FDIV", "POW")
 _BOOL_TOO = ("MAX", "MIN", *COMPARE)
 _KINDS = {DType.BOOL: 0, DType.I32: 1, DType.FP16: 2, DType.BF16: 2, DType.FP32: 2}
 _ENUMERATED = 1 << 22
+
+MAX_INDEX = 2**62
+"""Index arithmetic is done in 64-bit integers."""
 
 #: uop -> number of sources
 ARITY = {
@@ -71,6 +74,13 @@ def infer(node: Node, operands: Sequence[TensorType]) -> TensorType:
     return TensorType(shape, dtype)
 
 
+def computes(uop: str, dtype: DType) -> bool:
+    """Whether an elementwise operation other than WHERE and CAST has operands of ``dtype``."""
+    if dtype is DType.BOOL:
+        return uop in _BOOL_TOO
+    return dtype.is_float or uop not in _FLOAT_ONLY
+
+
 def _elementwise(read: Reader, node: Node, operands: Sequence[TensorType]) -> TensorType:
     if not operands:
         why = "all its operands are immediates, so its shape and dtype are not known"
@@ -102,12 +112,12 @@ def _elementwise(read: Reader, node: Node, operands: Sequence[TensorType]) -> Te
         listed = " and ".join(each.dtype.value for each in types)
         raise read.fail("DTypeMismatch", f"its operands are {listed}", "insert a CAST")
     if node.uop != "WHERE":
-        if dtype is DType.BOOL and node.uop not in _BOOL_TOO:
+        if dtype is DType.BOOL and not computes(node.uop, dtype):
             why = "its operands are bool"
             raise read.fail(
                 "DTypeMismatch", why, "CAST to i32 or a float first; and, or are MIN, MAX on bool"
             )
-        if dtype is DType.I32 and node.uop in _FLOAT_ONLY:
+        if not computes(node.uop, dtype):
             raise read.fail("DTypeMismatch", "its operands are i32", "CAST to a float dtype first")
     for value in values:
         if not isinstance(value, str):
@@ -180,7 +190,15 @@ def _view_stays_inside(read: Reader, shape: Shape, result: Shape, index_map: tup
         entry = dims.parse(text)
         if isinstance(size, str) or not dims.names(entry) <= sizes.keys():
             continue
-        low, high = value_range(dims.to_affine(entry), sizes)
+        index = dims.to_affine(entry)
+        if largest(index, sizes) > MAX_INDEX:
+            raise read.fail(
+                "InvalidArgument",
+                f"index_map entry {text!r} leaves the range of 62 bits on its way",
+                "divide earlier, or make the coefficients smaller",
+                axis=axis,
+            )
+        low, high = value_range(index, sizes)
         if low < 0 or high >= size:
             raise read.fail(
                 "OutOfBoundsMap",
@@ -190,6 +208,15 @@ def _view_stays_inside(read: Reader, shape: Shape, result: Shape, index_map: tup
             )
 
 
+def largest(index: Affine, sizes: Mapping[str, int]) -> int:
+    """A bound on the absolute value of everything that is computed on the way to ``index``, divisions included."""
+    total = abs(index.const)
+    for coef, atom in index.terms:
+        inner = sizes[atom] if isinstance(atom, str) else max(largest(atom.num, sizes), atom.den)
+        total += max(abs(coef), 1) * inner
+    return total
+
+
 def value_range(index: Affine, sizes: dict[str, int]) -> tuple[int, int]:
     """Inclusive range of ``index``: exact without floor divisions and for up to 2^22 points, else an interval."""
     low, high = index.bounds(sizes)
@@ -197,7 +224,7 @@ def value_range(index: Affine, sizes: dict[str, int]) -> tuple[int, int]:
         return low, high
     names = sorted(index.axes())
     points = math.prod(sizes[name] for name in names)
-    if points > _ENUMERATED or max(abs(low), abs(high)) > 2**62:
+    if points > _ENUMERATED:
         return low, high
     grids = np.meshgrid(*(np.arange(sizes[name]) for name in names), indexing="ij", sparse=True)
     values = evaluate_index(index, dict(zip(names, grids, strict=True)))

@@ -85,6 +85,7 @@ class Executable:
         self._idle: list[Memory] = []
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
+        self._pool_process = 0
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Fresh output arrays for the given inputs (C-contiguous, of the plan's dtypes and shapes).
@@ -183,8 +184,9 @@ class Executable:
 
     def _threads(self) -> ThreadPoolExecutor:
         with self._lock:
-            if self._pool is None:
+            if self._pool is None or self._pool_process != os.getpid():  # threads do not survive a fork
                 self._pool = ThreadPoolExecutor(self.threads - 1, "tinyc")
+                self._pool_process = os.getpid()
             return self._pool
 
     def _take(self) -> Memory:

@@ -1,0 +1,86 @@
+"""The whole program out of a saturated e-graph: kernels chosen, built, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tinyc.egraph.graph import Graph
+from tinyc.ir.check_region import fault
+from tinyc.ir.plan import Extracted
+from tinyc.ir.tiny import Program
+
+from .cost import CostModel
+from .greedy import Choice, extract
+from .regions import build
+from .view import View
+
+MAX_STORING_ROUNDS = 4
+"""How often extraction is repeated with reductions stored that it would have computed twice in a kernel."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """``extracted``: None where no whole program could be had. ``fused``: Region name -> ids of the document's nodes
+    whose values it computes, in document order. ``malformed``: e-nodes that no program can hold, in words.
+    ``fault``: what is wrong with a Region that was built; the program is not to be used then."""
+
+    extracted: Extracted | None
+    fused: Mapping[str, tuple[str, ...]]
+    malformed: tuple[str, ...]
+    fault: str | None
+
+
+def extract_program(program: Program, graph: Graph | None, model: CostModel) -> Found:
+    """The cheapest program that is found for ``program`` (integer shapes) in its e-graph."""
+    if graph is None or len(graph.outputs) != len(program.outputs):
+        return Found(None, {}, (), None)
+    view = View(graph, len(program.inputs))
+    malformed = tuple(dict.fromkeys(view.malformed))
+    best = _cheapest(program, view, model)
+    if best is None:
+        return Found(None, {}, malformed, None)
+    choice, extracted = best
+    wrong = next(
+        (f"{region.name}, {text}" for region in extracted.regions if (text := fault(region)) is not None),
+        None,
+    )
+    return Found(extracted, _fused(program, view, choice, extracted), malformed, wrong)
+
+
+def _cheapest(program: Program, view: View, model: CostModel) -> tuple[Choice, Extracted] | None:
+    sizes = {}
+    for number, port in enumerate(program.inputs):
+        size = program.types[port.node].dtype.itemsize
+        for extent in program.types[port.node].shape:
+            size *= int(extent)
+        sizes[number] = size
+    stored: frozenset[str] = frozenset()
+    best: tuple[Choice, Extracted] | None = None
+    for _ in range(MAX_STORING_ROUNDS):
+        choice = extract(view, model, sizes, stored)
+        if choice is None:
+            return best
+        extracted, repeated = build(program, view, choice)
+        best = choice, extracted
+        if repeated <= stored:
+            break
+        stored |= repeated
+    choice = extract(view, model, sizes, stored, trials=True)
+    if choice is not None:
+        extracted, repeated = build(program, view, choice)
+        if repeated <= stored:
+            best = choice, extracted
+    return best
+
+
+def _fused(program: Program, view: View, choice: Choice, extracted: Extracted) -> dict[str, tuple[str, ...]]:
+    fused = {}
+    for kernel, region in zip(choice.kernels, extracted.regions, strict=True):
+        numbers = {
+            view.graph.names[cls]
+            for (cls, _), item in kernel.items.items()
+            if cls in view.graph.names and item.head not in ("Read", "Const")
+        }
+        fused[region.name] = tuple(program.nodes[number].id for number in sorted(numbers))
+    return fused
