@@ -35,6 +35,7 @@ format: $(INSTALLED)
 # the editable install follows the sources by itself; only new dependencies need it again
 $(INSTALLED): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "tinyc needs Python 3.11 or later: set PYTHON to one" >&2; exit 1; }
+	@echo "installing tinyc into $(VENV): a minute or more, the first time" >&2
 	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

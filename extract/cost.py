@@ -16,12 +16,14 @@ UNKNOWN_EXTENT = 64
 
 @dataclass(frozen=True)
 class Work:
-    """What a kernel does: contraction FLOPs (a multiply-add is 2), simple operations, bytes read and written."""
+    """What a kernel does: contraction FLOPs (a multiply-add is 2), simple operations, bytes read and written, and the
+    number of values that its code computes."""
 
     flops: float = 0.0
     ops: float = 0.0
     bytes_read: float = 0.0
     bytes_written: float = 0.0
+    values: float = 0.0
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -29,6 +31,7 @@ class Work:
             self.ops + other.ops,
             self.bytes_read + other.bytes_read,
             self.bytes_written + other.bytes_written,
+            self.values + other.values,
         )
 
 
@@ -48,18 +51,21 @@ class CostModel(Protocol):
 
 @dataclass(frozen=True)
 class Roofline:
-    """``max(compute, memory) + launch``; parts of a kernel are added up."""
+    """``max(compute, memory) + launch + values``; parts of a kernel are added up."""
 
     hardware: Hardware
 
     def seconds(self, work: Work) -> float:
-        return self.compute(work) + self.memory(work)
+        return self.compute(work) + self.memory(work) + self.code(work)
 
     def kernel(self, work: Work) -> float:
-        return max(self.compute(work), self.memory(work)) + self.hardware.launch
+        return max(self.compute(work), self.memory(work)) + self.code(work) + self.hardware.launch
 
     def compute(self, work: Work) -> float:
         return work.flops / self.hardware.flops + work.ops / self.hardware.ops
+
+    def code(self, work: Work) -> float:
+        return work.values * self.hardware.value
 
     def memory(self, work: Work) -> float:
         return (work.bytes_read + work.bytes_written) / self.hardware.bandwidth

@@ -67,7 +67,8 @@ def estimate(region: Region, plan: Plan, model: CostModel) -> Estimate:
                 pass
     moved = sum(ref.bytes for ref in region.inputs)
     written = sum(ref.bytes for ref in region.outputs)
-    work = Work(contracted, ops, moved, written)
+    values = sum(not isinstance(let.value, Const) for let in region.lets)
+    work = Work(contracted, ops, moved, written, values)
     return Estimate(flops, moved + written, model.kernel(work), work)
 
 

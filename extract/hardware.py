@@ -12,22 +12,25 @@ from tinyc.ir.diagnostics import TinycError
 @dataclass(frozen=True)
 class Hardware:
     """Rates of one target. ``flops``: FLOP/s of a tiled contraction (a multiply-add is 2). ``ops``: simple
-    elementwise operations per second. ``bandwidth``: bytes/s of main memory. ``launch``: seconds to start a kernel."""
+    elementwise operations per second. ``bandwidth``: bytes/s of main memory. ``launch``: seconds to start a kernel.
+    ``value``: seconds for each value in a kernel's code, however few elements it has: setting up its loops, fetching
+    its instructions."""
 
     name: str
     flops: float
     ops: float
     bandwidth: float
     launch: float
+    value: float = 0.0
 
 
 #: cpu: two cores with AVX2 or better, as measured with `tinyc bench cpu-gemm`; sm80: A100 SXM 80 GB, dense fp16
 #: tensor cores with fp32 accumulation; sm90: H100 SXM. GPU figures are the makers' data sheets.
 TABLE: Mapping[str, Hardware] = MappingProxyType(
     {
-        "cpu": Hardware("cpu", flops=1.0e11, ops=1.5e10, bandwidth=2.0e10, launch=5e-6),
-        "sm80": Hardware("sm80", flops=312e12, ops=19.5e12, bandwidth=2.039e12, launch=3e-6),
-        "sm90": Hardware("sm90", flops=989e12, ops=67e12, bandwidth=3.35e12, launch=3e-6),
+        "cpu": Hardware("cpu", flops=1.0e11, ops=3e10, bandwidth=2.0e10, launch=5e-6, value=3e-8),
+        "sm80": Hardware("sm80", flops=312e12, ops=19.5e12, bandwidth=2.039e12, launch=3e-6, value=5e-9),
+        "sm90": Hardware("sm90", flops=989e12, ops=67e12, bandwidth=3.35e12, launch=3e-6, value=5e-9),
     }
 )
 

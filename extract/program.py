@@ -10,8 +10,9 @@ from tinyc.ir.check_region import fault
 from tinyc.ir.plan import Extracted
 from tinyc.ir.tiny import Program
 
+from .choice import Choice
 from .cost import CostModel
-from .greedy import Choice, extract
+from .greedy import extract, improve
 from .regions import build
 from .view import View
 
@@ -64,13 +65,10 @@ def _cheapest(program: Program, view: View, model: CostModel) -> tuple[Choice, E
         extracted, repeated = build(program, view, choice)
         best = choice, extracted
         if repeated <= stored:
-            break
+            choice = improve(view, model, sizes, choice, stored)
+            extracted, repeated = build(program, view, choice)
+            return (choice, extracted) if repeated <= stored else best
         stored |= repeated
-    choice = extract(view, model, sizes, stored, trials=True)
-    if choice is not None:
-        extracted, repeated = build(program, view, choice)
-        if repeated <= stored:
-            best = choice, extracted
     return best
 
 

@@ -30,7 +30,7 @@ from tinyc.ir.region import (
 )
 from tinyc.ir.tiny import COMPARE, Program
 
-from .greedy import Choice, Kernel, Key, children_of
+from .choice import Choice, Kernel, Key, children_of
 from .names import Names
 from .view import LEVEL, View, axis_extent, axis_id
 

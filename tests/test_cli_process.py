@@ -116,7 +116,7 @@ def test_standard_output_may_be_the_output_file() -> None:
 @pytest.mark.parametrize(
     ("number", "delay"),
     [
-        *((signal.SIGINT, delay) for delay in (0, 0.1, 0.4, 1.0, 2.0)),
+        *((signal.SIGINT, delay) for delay in (0.02, 0.1, 0.4, 1.0, 2.0)),
         *((number, delay) for number in (signal.SIGTERM, signal.SIGKILL) for delay in (0.4, 1.0)),
     ],
 )

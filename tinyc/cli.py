@@ -19,20 +19,21 @@ from tinyc import __version__
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command (default: of ``sys.argv``) and gives back the exit status. Never raises."""
-    with _leaving_at_once_on_ctrl_c():
-        # not at the top: these load numpy, which turns a Ctrl-C that meets its import into an ImportError
-        from tinyc.commands import bench, doctor, programs, rules
-        from tinyc.commands.console import OutputClosed
-        from tinyc.ir.diagnostics import TinycError
-        from tinyc.settings import read_settings
-
     if sys.stderr is None:  # closed before the start; print would turn to standard output
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(
-                errors="backslashreplace"
-            )  # a terminal that cannot show "×" still gets the text
+    try:
+        with _leaving_at_once_on_ctrl_c():
+            parser = _parser()
+        return _run(parser, argv)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    # not at the top: these load numpy, which turns a Ctrl-C that meets its import into an ImportError
+    from tinyc.commands import bench, doctor, programs, rules
+
     parser = argparse.ArgumentParser(
         prog="tinyc", description="A tensor compiler built as a rewrite-rule engine."
     )
@@ -40,7 +41,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for module in (programs, rules, bench, doctor):
         module.add(subparsers)
+    return parser
 
+
+def _run(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
+    from tinyc.commands.console import OutputClosed
+    from tinyc.ir.diagnostics import TinycError
+    from tinyc.settings import read_settings
+
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # a terminal that cannot show "×" still gets the text
+            stream.reconfigure(errors="backslashreplace")
     try:
         args = parser.parse_args(argv)
         status: int = args.command(args, read_settings())
@@ -52,9 +64,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2 if error.kind == "Usage" else 1
     except OutputClosed:
         return 141
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
     except Exception as error:
         _say_error(
             f"a fault of tinyc itself, not of your program: {type(error).__name__}: {error}\n"

@@ -62,7 +62,7 @@ def fresh_worker() -> Iterator[None]:
 # ---- killed and stopped -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_killing_the_worker_at_any_moment(seed: int) -> None:
     """SIGKILL at random times while programs are compiled in a thread; each is right, and warns or was not hit."""
     rng = random.Random(seed)
@@ -227,9 +227,7 @@ CHAINS: dict[str, Callable[[int], dict[str, object]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["sums", "flips", pytest.param("alternating", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["sums", "flips", pytest.param("alternating", marks=pytest.mark.slow)])
 def test_a_chain_of_ten_thousand(name: str) -> None:
     compiled = tinyc.optimize_and_compile(chain(10_000, CHAINS[name]))
     check_right(compiled)
@@ -289,11 +287,3 @@ def test_profiling_finds_the_same_e_graph_and_counts_what_each_rule_adds() -> No
         assert all(phase.rule_matches[rule] for rule, added in phase.rule_enodes.items() if added > 0)
     for phase in normal.phases:
         assert phase.rule_enodes is None
-
-
-def test_rules_are_timed_in_seconds() -> None:
-    """13.2 gives a thousandth of the true time: the rules' times add up to no more than the phase's, and not to nothing."""
-    found = saturation.saturate(mlp(), load_rules())
-    spent = sum(sum(phase.rule_seconds.values()) for phase in found.phases)
-    wall = sum(phase.seconds for phase in found.phases)
-    assert wall / 100 < spent <= wall * 1.05

@@ -92,7 +92,7 @@ every_conv = pytest.mark.parametrize("form", FORMS)
 
 @pytest.mark.parametrize("name", CONVS)
 @every_conv
-@pytest.mark.spec("002-39", "002-40")
+@pytest.mark.spec("002-40")
 def test_conv(name: str, form: str) -> None:
     compiled = compiled_conv(name, form)
     check_values(compiled, normal_inputs(compiled.program))

@@ -133,6 +133,7 @@ def test_programs_are_right_without_any_ruleset(document: Document, seed: int, r
 
 @settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(documents(), SEEDS)
+@pytest.mark.spec("004-144")
 def test_the_base_program_equals_the_evaluator(document: Document, seed: int) -> None:
     program = tinyc.load(document)
     inputs = random_inputs(program, seed)

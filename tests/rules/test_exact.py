@@ -162,3 +162,26 @@ def test_every_exact_rule_of_the_algebra_is_tried() -> None:
     spelled = {re.sub("minus-zero-.*", "minus-zero", name) for name in rules if not facts.fullmatch(name)}
     # the encoder writes no cast to the dtype that is there; one point: test_traps.py
     assert spelled - tried == {"identity/cast-same", "identity/reduce-one-point"}
+
+
+#: what the guards exclude: a function that a rule nearly matches, its dtype, and where the rule would be wrong
+EXCLUDED: dict[str, tuple[One, str, list[float]]] = {
+    "the least integer is its own negative": (lambda x: (-x).max(0, keepdims=True), "i32", [-(2**31), 5]),
+    "the same for the minimum": (lambda x: (-x).min(0, keepdims=True), "i32", [-(2**31), 5]),
+    "-0 + (+0) is +0": (lambda x: x + 0.0, "fp32", [-0.0, 1.0]),
+    "-0 - (-0) is +0": (lambda x: x - -0.0, "fp32", [-0.0, 1.0]),
+    "a subnormal reciprocal": (lambda x: x / 2.0**127, "fp32", [3.4028235e38, 1.5]),
+    "a divisor whose reciprocal overflows": (lambda x: x / 2.0**-128, "fp32", [2.0**-140, 0.0]),
+    "a cast that loses digits": (lambda x: x.cast("fp16").cast("fp32"), "fp32", [0.1, 70000.0]),
+    "relu of a sum": (lambda x: x.relu().sum(0, keepdims=True), "fp32", [-3.0, 2.0]),
+}
+
+
+@pytest.mark.parametrize("case", EXCLUDED)
+def test_what_a_guard_excludes_keeps_its_value(case: str) -> None:
+    function, dtype, numbers = EXCLUDED[case]
+    x = np.array(numbers).astype(tinyc.spec(dtype, ()).dtype.numpy)
+    program = traced(function, x=(dtype, x.shape))
+    (want,) = evaluate(program, {"x": x})
+    (got,) = outputs(compiled(program), {"x": x})
+    np.testing.assert_array_equal(bits(got), bits(want))

@@ -195,6 +195,16 @@ def test_what_holds_under_a_guard_does_not_hold_outside_it() -> None:
         node("both", "ADD", ["pad", "open"]),
     ]
     check_integers(tinyc.load(document(*padded)))
+    # i//16 is 0 under the guard i < 16, and 1 after it
+    guarded = [
+        source("x", 2),
+        node("rows", "VIEW", ["x"], result_shape=[16], index_map=["i0//8"]),
+        node("pad", "PAD", ["rows"], pad=[[0, 8]], value=-5.0),
+        source("z", 2),
+        node("open", "VIEW", ["z"], result_shape=[24], index_map=["i0//16"]),
+        node("both", "ADD", ["pad", "open"]),
+    ]
+    check_integers(tinyc.load(document(*guarded)))
     check_integers(traced(lambda x: (x.pad([(8, 8)])[::4].reshape(3, 4), x.pad([(8, 8)]) + 1.0), x=(32,)))
 
 
@@ -248,8 +258,8 @@ def test_a_variance_does_not_become_a_difference_of_large_numbers() -> None:
 @pytest.mark.spec("004-082")
 def test_a_sum_of_differences_is_taken_apart_on_request_only() -> None:
     """sum (a - b) where each a - b is exact: taken apart, both sums are rounded and all digits are lost."""
-    program = traced(lambda a, b: (a - b).sum(1), a=(4, 100), b=(1, 100))
-    inputs = {"a": np.full((4, 100), 16777212, np.float32), "b": np.full((1, 100), 16777213, np.float32)}
+    program = traced(lambda a, b: (a - b).sum(1), a=(64, 3000), b=(1, 3000))
+    inputs = {"a": np.full((64, 3000), 16777212, np.float32), "b": np.full((1, 3000), 16777213, np.float32)}
     inputs["a"][:, ::3] += 4
     (real,) = evaluate(program, inputs, float64=True)
     (kept,) = outputs(compiled(program), inputs)

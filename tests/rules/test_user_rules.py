@@ -132,7 +132,7 @@ def test_a_rule_file_may_only_declare(form: str, tmp_path: Path) -> None:
 
 def test_also_switches_on_what_is_off_by_default() -> None:
     """sum_k (a[m, k] - b[k]): the sum over b is one number, where the sum may be taken apart."""
-    program = traced(lambda a, b: (a - b).sum(1), a=(24, 32), b=(1, 32))
+    program = traced(lambda a, b: (a - b).sum(1), a=(256, 512), b=(1, 512))
     before, after = compiled(program), compiled(program, also=["cancellation"])
     assert after.report.total.flops < 0.6 * before.report.total.flops
     for each in (before, after):
@@ -141,7 +141,7 @@ def test_also_switches_on_what_is_off_by_default() -> None:
 
 def test_without_leaves_a_ruleset_out() -> None:
     """sum_k s[m] * x[m, k]: the factor moves out of the sum by R1 only."""
-    program = traced(lambda s, x: (s * x).sum(1), s=(64, 1), x=(64, 128))
+    program = traced(lambda s, x: (s * x).sum(1), s=(256, 1), x=(256, 512))
     before, after = compiled(program), compiled(program, without=["srnf"])
     assert before.report.total.flops < 0.6 * after.report.total.flops
     for each in (before, after):

@@ -1,0 +1,89 @@
+"""What extraction chooses, and the work of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from .cost import Work, loop_points, points, weight
+from .view import LEVEL, Buffer, Item, View, Way, axis_id
+
+Key = tuple[str, bool]
+"""An expression class, and whether it must be loadable: a Read behind widening casts and zero-filled guards."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One filled buffer. ``items``: what each class is computed as within it; the root's is ``items[root]``."""
+
+    buffer: Buffer
+    way: Way
+    items: Mapping[Key, Item]
+    work: Work
+    seconds: float
+
+    @property
+    def root(self) -> Key:
+        return (self.way.root, False)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Kernels in an order in which they can run; ``seconds``: their estimates added up."""
+
+    kernels: tuple[Kernel, ...]
+    seconds: float
+
+
+def children_of(key: Key, item: Item) -> tuple[Key, ...]:
+    """The operands, each with whether it must be loadable: a contraction's are, through casts and guards."""
+    if item.head == "Contract":
+        return tuple((child, True) for child in item.children)
+    if key[1] and item.head == "Select":
+        cond, then, other = item.children
+        return ((cond, False), (then, True), (other, False))
+    return tuple((child, key[1]) for child in item.children)
+
+
+def bound_axes(item: Item) -> tuple[str, ...]:
+    """The axes that a reduction binds; none for other items."""
+    if item.head == "Contract":
+        return item.payload[0]  # type: ignore[return-value]
+    return item.payload if item.head == "Reduce" else ()  # type: ignore[return-value]
+
+
+def item_work(view: View, cls: str, item: Item, tiled: bool = True) -> Work:
+    """The work of evaluating one item wherever its class is needed in a kernel, its operands not counted.
+
+    A contraction is tiled where it is the kernel's only reduction and runs over the kernel's output axes.
+    """
+    if item.head == "Contract":
+        axes, _, m, n, _ = item.payload
+        free = view.free[cls]
+        count = points((*free, *axes))  # type: ignore[misc]
+        tiled = tiled and bool(m) and bool(n) and all(axis_id(axis) < LEVEL for axis in free)
+        work = Work(flops=2 * count) if tiled else Work(ops=2 * loop_points(free) * points(axes))  # type: ignore[arg-type]
+        return work + Work(values=2)
+    if item.head == "Reduce":
+        return Work(ops=loop_points(view.free[cls]) * points(item.payload), values=1)  # type: ignore[arg-type]
+    return Work(ops=weight(item.op) * points(view.free[cls]), values=item.head != "Const")
+
+
+def evaluations(view: View, root: Key, items: Mapping[Key, Item]) -> Iterator[Key]:
+    """Every key as often as a kernel evaluates it: once per reduction whose axes it depends on, otherwise once."""
+    seen: set[tuple[Key, tuple[tuple[str, int], ...]]] = set()
+    stack: list[tuple[Key, dict[str, int]]] = [(root, {axis: 0 for axis in view.free[root[0]]})]
+    reductions = 0
+    while stack:
+        key, scope = stack.pop()
+        own = tuple((axis, scope.get(axis, 0)) for axis in sorted(view.free[key[0]]))
+        if (key, own) in seen:
+            continue
+        seen.add((key, own))
+        yield key
+        item = items[key]
+        bound = bound_axes(item)
+        if bound:
+            reductions += 1
+            scope = scope | dict.fromkeys(bound, reductions)
+        stack += [(child, scope) for child in children_of(key, item)]

@@ -1,0 +1,353 @@
+"""One relaxation over the e-graph: the cheapest way to compute every expression class and to fill every buffer.
+
+A cost is a set, so what is shared is paid once: the classes evaluated within the kernel, the buffers that it reads,
+and the buffers that must be filled for it. What depends on the axes of a reduction belongs to that reduction alone:
+two sums over the same values evaluate them twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from .choice import Choice, Kernel, Key, bound_axes, children_of, evaluations, item_work
+from .cost import CostModel, Work
+from .view import Buffer, Item, View, Way
+
+SWEEPS = 6
+"""Relaxations per pass at most; an order that follows the operands needs two."""
+
+
+TIE = 1e-6
+"""Costs that differ by less, relatively, are equal: then a value is read from its buffer, which others may share."""
+
+
+@dataclass(slots=True)
+class _Best:
+    total: float
+    own: float  # of the option, and of all that only its reduction evaluates
+    local: int  # bit set of keys evaluated in this kernel, for all to share
+    inside: int  # bit set of all keys evaluated in this kernel
+    reads: int  # bit set of buffers that this kernel reads
+    needs: int  # bit set of buffers to be filled, transitively
+    mixed: bool  # holds a contraction beside another reduction: then none of them can be tiled
+    option: _Option
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """An item of a key, with what does not change from pass to pass: own cost, and what it costs more untiled."""
+
+    item: Item
+    children: tuple[Key, ...]
+    own: float
+    untiled: float
+
+
+class Problem:
+    """What all passes share: the keys that an output can reach, operands first, and their options."""
+
+    def __init__(self, view: View, model: CostModel, sizes: Mapping[int, int]) -> None:
+        self.view, self.model, self.sizes = view, model, sizes
+        self.order = _order(view)
+        self.bit = {key: number for number, key in enumerate(self.order)}
+        self.options = {key: [self._option(key, item) for item in _items(view, key)] for key in self.order}
+        self.size = sum(map(len, self.options.values())) or 1
+        self.names = list(view.buffers)
+        self.number = {name: number for number, name in enumerate(self.names)}
+        self.depends: dict[str, int] = {}  # axis -> bit set of the keys that depend on it
+        for key, number in self.bit.items():
+            for axis in view.free.get(key[0], ()):  # a class with no items has none
+                self.depends[axis] = self.depends.get(axis, 0) | 1 << number
+        self.read_cost = [
+            model.seconds(Work(bytes_read=self.bytes(view.buffers[name]))) for name in self.names
+        ]
+        self.filled_by: dict[str, list[tuple[Buffer, Way]]] = {}
+        for buffer in view.buffers.values():
+            for way in buffer.ways:
+                self.filled_by.setdefault(way.root, []).append((buffer, way))
+
+    def _option(self, key: Key, item: Item) -> _Option:
+        own = self.model.seconds(item_work(self.view, key[0], item))
+        untiled = 0.0
+        if item.head == "Contract":
+            loops = self.model.seconds(item_work(self.view, key[0], item, tiled=False))
+            untiled = max(loops - own, 0.0)
+        return _Option(item, children_of(key, item), own, untiled)
+
+    def bytes(self, buffer: Buffer) -> int:
+        if buffer.arg is not None:
+            return self.sizes.get(buffer.arg, 0)
+        size = buffer.dtype.itemsize if buffer.dtype else 0
+        for extent in buffer.shape:
+            size *= extent
+        return size
+
+
+class Pass:
+    """One relaxation. The buffers in ``paid`` are free to fill, those in ``banned`` are never read, and the cost of
+    filling is divided by the number in ``shares`` of those that pay it."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        paid: frozenset[str] = frozenset(),
+        banned: frozenset[str] = frozenset(),
+        shares: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self.problem, self.paid, self.banned, self.shares = problem, paid, banned, shares
+        self.view, self.model = problem.view, problem.model
+        self.order, self.bit, self.number = problem.order, problem.bit, problem.number
+        self.read_cost = problem.read_cost
+        self.local_cost = [0.0] * len(self.order)
+        self.untiled_cost = [0.0] * len(self.order)  # what a contraction costs more where it cannot be tiled
+        self.reductions = 0  # bit sets of the keys that are computed by a reduction, and by a contraction
+        self.contractions = 0
+        self.fill_cost = [0.0] * len(problem.names)
+        self.charged = 0  # bit set of the buffers that cost something to fill
+        self.whole_cost = [0.0] * len(problem.names)  # to fill a buffer and all that it needs
+        self.best: dict[Key, _Best] = {}
+        self.fill: dict[str, _Best] = {}
+        self.way: dict[str, Way] = {}
+
+    def solve(self) -> Choice | None:
+        for _ in range(SWEEPS):
+            changed = False
+            for key in self.order:
+                changed |= self._relax(key)
+            if not changed:
+                break
+        return self._choice()
+
+    # ---- relaxation ----
+
+    def _relax(self, key: Key) -> bool:
+        options = self.problem.options[key]
+        computed = [
+            found
+            for option in options
+            if option.item.head != "Read" and (found := self._candidate(key, option)) is not None
+        ]
+        if not key[1]:
+            for buffer, way in self.problem.filled_by.get(key[0], ()):
+                self._relax_fill(key, buffer, way, computed)
+        best: _Best | None = None
+        for found in (*(() if key[0] in self.view.stored else computed), *self._reads(key)):
+            if best is None or found.total < best.total * self._handicap(found.option):
+                best = found
+        if best is None:
+            return False
+        known = self.best.get(key)
+        self.best[key] = best
+        number = self.bit[key]
+        bit = 1 << number
+        head = best.option.item.head
+        self.local_cost[number], self.untiled_cost[number] = best.own, best.option.untiled
+        self.reductions = self.reductions | bit if head in ("Reduce", "Contract") else self.reductions & ~bit
+        self.contractions = self.contractions | bit if head == "Contract" else self.contractions & ~bit
+        return (
+            known is None
+            or known.option is not best.option
+            or abs(known.total - best.total) > 1e-9 * best.total
+        )
+
+    @staticmethod
+    def _handicap(option: _Option) -> float:
+        return 1 + TIE if option.item.head == "Read" else 1 - TIE
+
+    def _reads(self, key: Key) -> Iterator[_Best]:
+        own_bit = 1 << self.bit[key]
+        for option in self.problem.options[key]:
+            if option.item.head == "Read" and (found := self._read(own_bit, option)) is not None:
+                yield found
+
+    def _relax_fill(self, key: Key, buffer: Buffer, way: Way, computed: list[_Best]) -> None:
+        number = self.number[buffer.cls]
+        copies = (found for found in self._reads(key) if found.option.item.payload[0] != buffer.cls)
+        best: _Best | None = None
+        for found in (*computed, *copies):
+            if not found.needs >> number & 1 and (best is None or found.total < best.total):
+                best = found
+        known = self.fill.get(buffer.cls)
+        if best is None or (known is not None and self.way[buffer.cls] != way and known.total <= best.total):
+            return
+        self.fill[buffer.cls], self.way[buffer.cls] = best, way
+        needed = self._sum(self.fill_cost, best.needs & self.charged)
+        if buffer.cls not in self.paid:
+            written = self.model.seconds(Work(bytes_written=self.problem.bytes(buffer)))
+            whole = best.total - needed + written + self.model.hardware.launch
+            self.fill_cost[number] = whole / self.shares.get(buffer.cls, 1)
+            self.charged |= 1 << number
+        self.whole_cost[number] = needed + self.fill_cost[number]
+
+    def _candidate(self, key: Key, option: _Option) -> _Best | None:
+        """What computing ``key`` by an option costs that is no Read; None where an operand is not known yet, or needs it."""
+        own_bit = 1 << self.bit[key]
+        item = option.item
+        parts = []
+        for child in option.children:
+            part = self.best.get(child)
+            if part is None or part.inside & own_bit:
+                return None
+            parts.append(part)
+        total = option.own
+        local = inside = reads = needs = 0
+        counted = 0.0
+        if len(parts) > 1:
+            parts.sort(key=lambda part: -part.total)
+        for part in parts:
+            if local or reads:
+                total += self._sum(self.local_cost, part.local & ~local)
+                total += self._sum(self.read_cost, part.reads & ~reads)
+                total += self._sum(self.fill_cost, part.needs & ~needs & self.charged)
+            else:
+                total += part.total
+                counted = self._sum(self.untiled_cost, part.inside & self.contractions) if part.mixed else 0.0
+            local |= part.local
+            inside |= part.inside
+            reads |= part.reads
+            needs |= part.needs
+        here = item.head in ("Reduce", "Contract")
+        mixed = False
+        if here or inside & self.contractions:
+            count = (inside & self.reductions).bit_count() + here
+            mixed = count > 1 and (item.head == "Contract" or bool(inside & self.contractions))
+            if mixed:
+                total += option.untiled - counted + self._sum(self.untiled_cost, inside & self.contractions)
+        own = option.own
+        if here:
+            private = 0
+            for axis in bound_axes(item):
+                private |= self.problem.depends.get(axis, 0)
+            own += self._sum(self.local_cost, local & private)
+            local &= ~private
+        return _Best(total, own, local | own_bit, inside | own_bit, reads, needs, mixed, option)
+
+    def _read(self, own_bit: int, option: _Option) -> _Best | None:
+        buffer = self.view.buffers[str(option.item.payload[0])]
+        number = self.number[buffer.cls]
+        reads, needs = 1 << number, 0
+        total = option.own + self.read_cost[number]
+        if buffer.arg is None:
+            fill = self.fill.get(buffer.cls)
+            if fill is None or buffer.cls in self.banned:
+                return None
+            needs = fill.needs | reads
+            total += self.whole_cost[number]
+        return _Best(total, option.own, own_bit, own_bit, reads, needs, False, option)
+
+    @staticmethod
+    def _sum(costs: list[float], mask: int) -> float:
+        total = 0.0
+        while mask:
+            low = mask & -mask
+            total += costs[low.bit_length() - 1]
+            mask ^= low
+        return total
+
+    # ---- the solution ----
+
+    def _choice(self) -> Choice | None:
+        """Kernels for the outputs and all they read, in order; None where something is missing or a cycle is left."""
+        kernels: list[Kernel] = []
+        state: dict[str, int] = {}
+        stack = [(output, False) for output in reversed(self.view.graph.outputs)]
+        built: dict[str, Kernel] = {}
+        while stack:
+            name, ready = stack.pop()
+            if self.view.buffers[name].arg is not None:
+                return None  # an output is always filled by a kernel
+            if ready:
+                state[name] = 2
+                kernels.append(built[name])
+                continue
+            if state.get(name) == 2:
+                continue
+            if state.get(name) == 1:
+                return None
+            kernel = self._kernel(self.view.buffers[name])
+            if kernel is None:
+                return None
+            state[name], built[name] = 1, kernel
+            stack.append((name, True))
+            for item in kernel.items.values():
+                if item.head == "Read":
+                    read = str(item.payload[0])
+                    if self.view.buffers[read].arg is None and state.get(read) != 2:
+                        stack.append((read, False))
+        return Choice(tuple(kernels), sum(kernel.seconds for kernel in kernels))
+
+    def _kernel(self, buffer: Buffer) -> Kernel | None:
+        if buffer.cls not in self.fill:
+            return None
+        way = self.way[buffer.cls]
+        root: Key = (way.root, False)
+        items: dict[Key, Item] = {}
+        stack = [root]
+        while stack:
+            key = stack.pop()
+            if key in items:
+                continue
+            items[key] = (self.fill[buffer.cls] if key == root else self.best[key]).option.item
+            stack += children_of(key, items[key])
+        work = Work(bytes_written=self.problem.bytes(buffer))
+        read = set()
+        tiled = sum(item.head in ("Reduce", "Contract") for item in items.values()) == 1
+        for key in evaluations(self.view, root, items):
+            item = items[key]
+            work += item_work(self.view, key[0], item, tiled)
+            if item.head == "Read":
+                read.add(str(item.payload[0]))
+        work += Work(bytes_read=sum(self.problem.bytes(self.view.buffers[name]) for name in read))
+        return Kernel(buffer, way, items, work, self.model.kernel(work))
+
+
+def _order(view: View) -> list[Key]:
+    """Every key that an output can reach, operands first where there is no cycle."""
+    order: list[Key] = []
+    seen: set[Key] = set()
+    stack: list[tuple[Key, Iterator[Key]]] = []
+    for output in view.graph.outputs:
+        for way in view.buffers[output].ways:
+            start = (way.root, False)
+            if start in seen:
+                continue
+            seen.add(start)
+            stack.append((start, _reachable(view, start)))
+            while stack:
+                key, children = stack[-1]
+                child = next((child for child in children if child not in seen), None)
+                if child is None:
+                    order.append(key)
+                    stack.pop()
+                else:
+                    seen.add(child)
+                    stack.append((child, _reachable(view, child)))
+    return order
+
+
+def _reachable(view: View, key: Key) -> Iterator[Key]:
+    for item in _items(view, key):
+        yield from children_of(key, item)
+        if item.head == "Read":
+            for way in view.buffers[str(item.payload[0])].ways:
+                yield (way.root, False)
+
+
+def _items(view: View, key: Key) -> Iterator[Item]:
+    for item in view.items.get(key[0], ()):
+        if (
+            not key[1]
+            or item.head == "Read"
+            or (item.head == "Cast" and item.op == "fp32")
+            or (item.head == "Select" and _is_guard(view, item))
+        ):
+            yield item
+
+
+def _is_guard(view: View, item: Item) -> bool:
+    cond, _, other = item.children
+    return any(choice.head == "Within" for choice in view.items.get(cond, ())) and any(
+        choice.head == "Const" and choice.payload[1] == 0 for choice in view.items.get(other, ())
+    )
