@@ -82,6 +82,15 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class InputCopies:
+    """Calls in which an input came in another layout than dense row-major, and was copied."""
+
+    input: str
+    calls: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class ExtractionReport:
     """``str()`` is a table for people, :meth:`to_json` for programs (stable; ``version`` changes with its meaning).
 
@@ -100,6 +109,7 @@ class ExtractionReport:
     fallback: bool
     complete: bool
     seconds: Mapping[str, float]
+    copied: tuple[InputCopies, ...] = ()
 
     def to_json(self) -> str:
         """Strict JSON with sorted keys."""
@@ -139,6 +149,10 @@ class ExtractionReport:
         if self.seconds:
             spent = ", ".join(f"{stage} {seconds:.3f} s" for stage, seconds in self.seconds.items())
             lines += ["", f"compiled in {sum(self.seconds.values()):.3f} s: {spent}"]
+        lines += [
+            f"input {each.input} was copied in {each.calls} calls, {_count(each.bytes)}B: it is not dense row-major"
+            for each in self.copied
+        ]
         lines += [f"warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
 

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from tinyc.extract.base import base_program
 from tinyc.extract.cost import CostModel, Roofline
 from tinyc.extract.hardware import hardware
 from tinyc.extract.program import Found, extract_program
-from tinyc.extract.report import ExtractionReport, make_report
+from tinyc.extract.report import ExtractionReport, InputCopies, make_report
 from tinyc.frontend import load
 from tinyc.ir.diagnostics import Diagnostic, TinycError
 from tinyc.ir.document import dumps, program_to_document
@@ -140,6 +140,7 @@ class Compiled:
         self._options = options
         self._built: dict[tuple[tuple[str, int], ...], _Built] = {}
         self._latest: _Built | None = None
+        self._copied: dict[str, tuple[int, int]] = {}  # input -> calls that copied it, bytes
         self._lock = threading.Lock()
         if not program.symbols:
             self._latest = self._bound({})
@@ -151,10 +152,14 @@ class Compiled:
         name, number, shape, DTypeMismatch for a wrong dtype (nothing is cast), and OutOfMemory.
         """
         given = place_arguments(self.program, args, kwargs)
-        arrays, kind = receive(self.program, given)
+        arrays, kind, copied = receive(self.program, given)
         built = self._latest if not self.program.symbols else self._bound(bind_shapes(self.program, arrays))
         assert built is not None
         code = self._code(built)
+        with self._lock:
+            for name, size in copied.items():
+                calls, total = self._copied.get(name, (0, 0))
+                self._copied[name] = calls + 1, total + size
         try:
             outputs = code(arrays)
         except MemoryError as error:
@@ -169,8 +174,10 @@ class Compiled:
 
     @property
     def report(self) -> ExtractionReport:
-        """What was chosen and why; of the latest binding where there are several."""
-        return self._ready("report").report
+        """What was chosen and why; of the latest binding where there are several. ``copied`` is as of now."""
+        copied = tuple(InputCopies(name, *self._copied[name]) for name in sorted(self._copied))
+        report = self._ready("report").report
+        return replace(report, copied=copied) if copied else report
 
     @property
     def kernels(self) -> tuple[KernelInfo, ...]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from ir_programs import failure, leaf, load, op
@@ -247,3 +251,11 @@ def test_nodes_built_by_hand_are_verified_too():
     with pytest.raises(TinycError) as error:
         verify([Node("y", "ADD", ("x", object()), {}), nodes[1]], [Port("x", "x")], [Port("y", "y")])  # type: ignore[arg-type]
     assert error.value.kind == "MalformedDocument"
+
+
+@pytest.mark.parametrize("copied", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy])
+def test_an_error_survives_pickling_and_copying(copied: Callable[[TinycError], TinycError]) -> None:
+    error = TinycError("BroadcastMismatch", "because", "do this", {"node": "n1"}, lhs_shape=[2, 3])
+    again = copied(error)
+    assert again.to_json() == error.to_json()
+    assert str(again) == str(error)

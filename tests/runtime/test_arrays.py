@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -13,6 +14,7 @@ import tinyc
 from tinyc.ir.diagnostics import TinycError
 
 F32 = np.float32
+SPEC = tinyc.spec("fp32", (4, 6))
 COUNT = np.arange(12, dtype=F32).reshape(3, 4)
 
 
@@ -376,3 +378,24 @@ def test_a_failed_call_does_not_harm_the_next(symbolic: tinyc.Compiled) -> None:
     refused(symbolic, ones(2, 5), ones(6, 3))
     refused(symbolic, ones(2, 5))
     np.testing.assert_array_equal(symbolic(ones(2, 5), ones(5, 3)), np.full((2, 3), 5))
+
+
+def test_copies_of_inputs_are_counted_in_the_report() -> None:
+    compiled = tinyc.optimize_and_compile(tinyc.trace(lambda x, y: x + y, SPEC, SPEC))
+    dense = np.ones((4, 6), np.float32)
+    first, second = (port.name for port in compiled.program.inputs)
+    compiled(dense, dense)
+    assert compiled.report.copied == ()
+    compiled(**{first: np.asfortranarray(dense), second: dense})
+    compiled(**{first: np.ones((8, 6), np.float32)[::2], second: dense})
+    (found,) = compiled.report.copied
+    assert (found.input, found.calls, found.bytes) == (first, 2, 2 * dense.nbytes)
+    assert f"input {first} was copied in 2 calls" in str(compiled.report)
+    assert json.loads(compiled.report.to_json())["copied"][0]["bytes"] == 2 * dense.nbytes
+
+
+def test_a_masked_array_is_refused() -> None:
+    """Its mask would be lost without a word."""
+    compiled = tinyc.optimize_and_compile(tinyc.trace(lambda x: x + 1.0, SPEC))
+    with pytest.raises(tinyc.TinycError, match="mask"):
+        compiled(np.ma.masked_array(np.ones((4, 6), np.float32), mask=True))

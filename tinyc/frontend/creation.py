@@ -62,10 +62,22 @@ def ones(shape: Dim | Sequence[Dim], dtype: str | DType = "fp32") -> Tensor:
 
 
 def arange(count: Dim, dtype: str | DType = "i32") -> Tensor:
-    """0, 1, …, count-1: index i is the number of indices below i. Sums count^2 terms when nothing rewrites it."""
-    kind = dtype_named(dtype, {"op": "arange"})
-    below = triangle(current_builder("arange"), size(count), size(count), lowest=size(count))
-    return below.sum(1, dtype=(kind if kind.is_float else DType.I32).value).cast(kind)
+    """0, 1, …, count-1, put together from its binary digits. Where ``count`` is a symbol its digits are not known:
+    then index i is the number of indices below i, a sum of count^2 terms when nothing rewrites it."""
+    kind, builder, extent = dtype_named(dtype, {"op": "arange"}), current_builder("arange"), size(count)
+    exact = (kind if kind.is_float else DType.I32).value
+    if not isinstance(extent, int):
+        return triangle(builder, extent, extent, lowest=extent).sum(1, dtype=exact).cast(kind)
+    total: Tensor | None = None
+    for bit in range(max((extent - 1).bit_length(), 1)):
+        # digit b of i0, as an index into (false, true)
+        digit = builder.view(
+            builder.valid([2], [1], [2]), [extent], [f"i0//{2**bit}-2*(i0//{2 ** (bit + 1)})"]
+        )
+        part = Tensor(builder, digit).cast(DType.I32) * 2**bit
+        total = part if total is None else total + part
+    assert total is not None
+    return total.cast(kind)
 
 
 def triangle(builder: Builder, rows: Dim, columns: Dim, lowest: Dim) -> Tensor:

@@ -99,6 +99,11 @@ class TinycError(Exception):
         self.diagnostic = Diagnostic(kind, why, suggestion, place, details)
         super().__init__(str(self.diagnostic))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keeps what pickle and copy would lose: an error raised in another process reaches its parent."""
+        found = self.diagnostic
+        return _raised, (found.kind, found.why, found.suggestion, dict(found.at), dict(found.details))
+
     @property
     def code(self) -> str:
         return self.diagnostic.code
@@ -125,6 +130,12 @@ class TinycError(Exception):
 
     def to_json(self) -> dict[str, Any]:
         return self.diagnostic.to_json()
+
+
+def _raised(
+    kind: str, why: str, suggestion: str, at: dict[str, object], details: dict[str, Any]
+) -> TinycError:
+    return TinycError(kind, why, suggestion, at, **details)
 
 
 def place(id: str | None = None, uop: str | None = None) -> dict[str, object]:

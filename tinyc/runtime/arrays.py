@@ -35,13 +35,15 @@ def place_arguments(program: Program, args: Sequence[Any], kwargs: Mapping[str, 
     return [given[name] for name in inputs]
 
 
-def receive(program: Program, given: Sequence[Any]) -> tuple[list[Array], str]:
-    """Contiguous numpy arrays of the declared dtypes and ranks, and the kind of arrays they came as.
+def receive(program: Program, given: Sequence[Any]) -> tuple[list[Array], str, dict[str, int]]:
+    """Contiguous numpy arrays of the declared dtypes and ranks, the kind of arrays they came as, and the bytes of those
+    that had to be copied, by name.
 
     Shapes with symbols are checked when they are bound. Raises DTypeMismatch and InputMismatch.
     """
     kind = "torch" if any(_is_torch(value) for value in given) else "numpy"
     arrays = []
+    copied: dict[str, int] = {}
     for port, value in zip(program.inputs, given, strict=True):
         declared = program.types[port.node]
         array = _as_numpy(port.name, value, declared.dtype)
@@ -64,8 +66,10 @@ def receive(program: Program, given: Sequence[Any]) -> tuple[list[Array], str]:
                 "pass an array of the declared shape",
                 at={"layer": "runtime", "value": port.name},
             )
+        if not array.flags.c_contiguous:
+            copied[port.name] = array.nbytes
         arrays.append(np.ascontiguousarray(array).reshape(array.shape))
-    return arrays, kind
+    return arrays, kind, copied
 
 
 def bind_shapes(program: Program, arrays: Sequence[Array]) -> dict[str, int]:
@@ -115,6 +119,13 @@ def _is_torch(value: Any) -> bool:
 
 
 def _as_numpy(name: str, value: Any, dtype: DType) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TinycError(
+            "InputMismatch",
+            f"input {name!r} is a masked array, and its mask would be lost",
+            "pass its data, and the mask as an input of its own",
+            at={"layer": "runtime", "value": name},
+        )
     if isinstance(value, np.ndarray):
         return value
     try:
