@@ -7,7 +7,8 @@ two sums over the same values evaluate them twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -33,6 +34,7 @@ class _Best:
     needs: int  # bit set of buffers to be filled, transitively
     mixed: bool  # holds a contraction beside another reduction: then none of them can be tiled
     option: _Option
+    plain: tuple[bool, ...] = ()  # per operand, whether its way without reductions is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ class Problem:
         self.depends: dict[str, int] = {}  # axis -> bit set of the keys that depend on it
         for key, number in self.bit.items():
             for axis in view.free.get(key[0], ()):  # a class with no items has none
-                self.depends[axis] = self.depends.get(axis, 0) | 1 << number
+                both = 1 << number | 1 << number + len(self.order)
+                self.depends[axis] = self.depends.get(axis, 0) | both
         self.read_cost = [
             model.seconds(Work(bytes_read=self.bytes(view.buffers[name]))) for name in self.names
         ]
@@ -100,7 +103,7 @@ class Pass:
         self.view, self.model = problem.view, problem.model
         self.order, self.bit, self.number = problem.order, problem.bit, problem.number
         self.read_cost = problem.read_cost
-        self.local_cost = [0.0] * len(self.order)
+        self.local_cost = [0.0] * (2 * len(self.order))  # ways without reductions have numbers of their own
         self.untiled_cost = [0.0] * len(self.order)  # what a contraction costs more where it cannot be tiled
         self.reductions = 0  # bit sets of the keys that are computed by a reduction, and by a contraction
         self.contractions = 0
@@ -108,6 +111,7 @@ class Pass:
         self.charged = 0  # bit set of the buffers that cost something to fill
         self.whole_cost = [0.0] * len(problem.names)  # to fill a buffer and all that it needs
         self.best: dict[Key, _Best] = {}
+        self.plain: dict[Key, _Best] = {}  # the cheapest way that holds no reduction in this kernel
         self.fill: dict[str, _Best] = {}
         self.way: dict[str, Way] = {}
 
@@ -123,29 +127,29 @@ class Pass:
     # ---- relaxation ----
 
     def _relax(self, key: Key) -> bool:
-        options = self.problem.options[key]
-        computed = [
-            found
-            for option in options
-            if option.item.head != "Read" and (found := self._candidate(key, option)) is not None
-        ]
+        number = self.bit[key]
+        computed: list[_Best] = []
+        plain: list[_Best] = []
+        for option in self.problem.options[key]:
+            if option.item.head != "Read":
+                self._compute(key, option, computed, plain)
         if not key[1]:
             for buffer, way in self.problem.filled_by.get(key[0], ()):
                 self._relax_fill(key, buffer, way, computed)
         best: _Best | None = None
-        for found in (*(() if key[0] in self.view.stored else computed), *self._reads(key)):
+        for found in (*(() if key[0] in self.view.stored else computed), *self._reads(key, number)):
             if best is None or found.total < best.total * self._handicap(found.option):
                 best = found
         if best is None:
             return False
         known = self.best.get(key)
         self.best[key] = best
-        number = self.bit[key]
         bit = 1 << number
         head = best.option.item.head
         self.local_cost[number], self.untiled_cost[number] = best.own, best.option.untiled
         self.reductions = self.reductions | bit if head in ("Reduce", "Contract") else self.reductions & ~bit
         self.contractions = self.contractions | bit if head == "Contract" else self.contractions & ~bit
+        self._relax_plain(key, best, plain)
         return (
             known is None
             or known.option is not best.option
@@ -156,15 +160,28 @@ class Pass:
     def _handicap(option: _Option) -> float:
         return 1 + TIE if option.item.head == "Read" else 1 - TIE
 
-    def _reads(self, key: Key) -> Iterator[_Best]:
-        own_bit = 1 << self.bit[key]
+    def _relax_plain(self, key: Key, best: _Best, plain: list[_Best]) -> None:
+        if not best.inside & self.reductions:
+            self.plain[key] = best
+            return
+        other = self.bit[key] + len(self.order)
+        if key[0] in self.view.stored:
+            plain = []
+        found = min((*plain, *self._reads(key, other)), key=lambda way: way.total, default=None)
+        if found is not None:
+            self.plain[key] = found
+            self.local_cost[other] = found.own
+
+    def _reads(self, key: Key, number: int) -> Iterator[_Best]:
         for option in self.problem.options[key]:
-            if option.item.head == "Read" and (found := self._read(own_bit, option)) is not None:
+            if option.item.head == "Read" and (found := self._read(1 << number, option)) is not None:
                 yield found
 
     def _relax_fill(self, key: Key, buffer: Buffer, way: Way, computed: list[_Best]) -> None:
         number = self.number[buffer.cls]
-        copies = (found for found in self._reads(key) if found.option.item.payload[0] != buffer.cls)
+        copies = (
+            found for found in self._reads(key, self.bit[key]) if found.option.item.payload[0] != buffer.cls
+        )
         best: _Best | None = None
         for found in (*computed, *copies):
             if not found.needs >> number & 1 and (best is None or found.total < best.total):
@@ -181,22 +198,46 @@ class Pass:
             self.charged |= 1 << number
         self.whole_cost[number] = needed + self.fill_cost[number]
 
-    def _candidate(self, key: Key, option: _Option) -> _Best | None:
-        """What computing ``key`` by an option costs that is no Read; None where an operand is not known yet, or needs it."""
-        own_bit = 1 << self.bit[key]
+    def _compute(self, key: Key, option: _Option, computed: list[_Best], plain: list[_Best]) -> None:
+        """Adds the cheapest way to compute ``key`` by an option that is no Read, and the one without reductions."""
+        number, count = self.bit[key], len(self.order)
+        own = 1 << number | 1 << number + count
+        parts = [self.best.get(child) for child in option.children]
+        ready = [part for part in parts if part is not None and not part.inside & own]
+        if len(ready) < len(parts):
+            return  # an operand is not known yet, or needs this value
+        found = self._combine(1 << number, option, ready)
+        others = [self.plain.get(child) for child in option.children]
+        reducing = [bool(part.inside & self.reductions) for part in ready]
+        if found.mixed:
+            # a contraction can be tiled where the other reductions come from buffers
+            able = [
+                slow and other is not None and not other.inside & own
+                for slow, other in zip(reducing, others, strict=True)
+            ]
+            for taken in itertools.product(*((False, True) if each else (False,) for each in able)):
+                if any(taken):
+                    chosen = [o if take else p for take, o, p in zip(taken, others, ready, strict=True)]
+                    way = self._combine(1 << number, option, chosen, taken)  # type: ignore[arg-type]
+                    found = way if way.total < found.total else found
+        computed.append(found)
+        if option.item.head in ("Reduce", "Contract"):
+            return
+        if not found.inside & self.reductions:
+            plain.append(found)
+        elif all(other is not None and not other.inside & own for other in others):
+            taken = tuple(reducing)
+            chosen = [o if take else p for take, o, p in zip(taken, others, ready, strict=True)]
+            plain.append(self._combine(1 << number + count, option, chosen, taken))  # type: ignore[arg-type]
+
+    def _combine(
+        self, own_bit: int, option: _Option, parts: Sequence[_Best], plain: tuple[bool, ...] = ()
+    ) -> _Best:
         item = option.item
-        parts = []
-        for child in option.children:
-            part = self.best.get(child)
-            if part is None or part.inside & own_bit:
-                return None
-            parts.append(part)
         total = option.own
         local = inside = reads = needs = 0
         counted = 0.0
-        if len(parts) > 1:
-            parts.sort(key=lambda part: -part.total)
-        for part in parts:
+        for part in sorted(parts, key=lambda part: -part.total) if len(parts) > 1 else parts:
             if local or reads:
                 total += self._sum(self.local_cost, part.local & ~local)
                 total += self._sum(self.read_cost, part.reads & ~reads)
@@ -222,7 +263,7 @@ class Pass:
                 private |= self.problem.depends.get(axis, 0)
             own += self._sum(self.local_cost, local & private)
             local &= ~private
-        return _Best(total, own, local | own_bit, inside | own_bit, reads, needs, mixed, option)
+        return _Best(total, own, local | own_bit, inside | own_bit, reads, needs, mixed, option, plain)
 
     def _read(self, own_bit: int, option: _Option) -> _Best | None:
         buffer = self.view.buffers[str(option.item.payload[0])]
@@ -283,14 +324,7 @@ class Pass:
             return None
         way = self.way[buffer.cls]
         root: Key = (way.root, False)
-        items: dict[Key, Item] = {}
-        stack = [root]
-        while stack:
-            key = stack.pop()
-            if key in items:
-                continue
-            items[key] = (self.fill[buffer.cls] if key == root else self.best[key]).option.item
-            stack += children_of(key, items[key])
+        items = self._items(root, self.fill[buffer.cls])
         work = Work(bytes_written=self.problem.bytes(buffer))
         read = set()
         tiled = sum(item.head in ("Reduce", "Contract") for item in items.values()) == 1
@@ -301,6 +335,26 @@ class Pass:
                 read.add(str(item.payload[0]))
         work += Work(bytes_read=sum(self.problem.bytes(self.view.buffers[name]) for name in read))
         return Kernel(buffer, way, items, work, self.model.kernel(work))
+
+    def _items(self, root: Key, filled: _Best) -> dict[Key, Item]:
+        """What each key is computed as in a kernel. Where one use of a key takes its way without reductions, all do."""
+        plain: set[Key] = set()
+        while True:
+            items: dict[Key, Item] = {}
+            known = len(plain)
+            stack = [(root, False)]
+            while stack:
+                key, without = stack.pop()
+                if without and self.plain[key] is not self.best[key]:
+                    plain.add(key)
+                if key in items:
+                    continue
+                way = filled if key == root else self.plain[key] if key in plain else self.best[key]
+                items[key] = way.option.item
+                children = way.option.children
+                stack += zip(children, way.plain or (False,) * len(children), strict=True)
+            if len(plain) == known:
+                return items
 
 
 def _order(view: View) -> list[Key]:
