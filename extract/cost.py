@@ -68,7 +68,7 @@ class Roofline:
         return work.values * self.hardware.value
 
     def memory(self, work: Work) -> float:
-        return (work.bytes_read + work.bytes_written) / self.hardware.bandwidth
+        return (work.bytes_read + self.hardware.write * work.bytes_written) / self.hardware.bandwidth
 
 
 def points(axes: Iterable[str]) -> float:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 
 from .choice import Choice, Kernel, evaluations
-from .cost import CostModel
 from .relaxation import TIE, Pass, Problem
 from .view import View
 
@@ -23,40 +23,42 @@ MAX_TRIALS = 100
 """Kinds of buffers that :func:`improve` tries to do without."""
 
 
-def extract(
-    view: View, model: CostModel, input_bytes: Mapping[int, int], stored: frozenset[str] = frozenset()
-) -> Choice | None:
+@dataclass(frozen=True)
+class Solution:
+    """``shares``: for each buffer, in how many places its values were computed before any of them shared it."""
+
+    choice: Choice
+    shares: Mapping[str, int]
+
+
+def extract(problem: Problem, shares: Mapping[str, int] | None = None) -> Solution | None:
     """The cheapest program found; None where an output cannot be computed from the e-graph.
 
-    ``input_bytes``: size of each program input. ``stored``: expression classes that are only ever read from their
-    buffers.
+    ``shares``: of a solution of the same problem with fewer values stored, which saves finding them.
     """
-    if any(output not in view.buffers for output in view.graph.outputs):
+    if any(output not in problem.view.buffers for output in problem.view.graph.outputs):
         return None
-    problem = Problem(view.storing(stored), model, input_bytes)
-    best = _settle(problem, Pass(problem).solve())
-    if best is None:
-        return None
-    # once more from the start, with what several places compute charged to all of them together
-    shared = _settle(problem, Pass(problem, shares=_evaluated(problem.view, best)).solve())
-    return best if shared is None or shared.seconds >= best.seconds else shared
+    best: Choice | None = None
+    if shares is None:
+        best = _settle(problem, Pass(problem).solve())
+        if best is None:
+            return None
+        shares = _evaluated(problem.view, best)
+    # from the start, with what several places compute charged to all of them together
+    shared = _settle(problem, Pass(problem, shares=shares).solve())
+    if shared is not None and (best is None or shared.seconds < best.seconds):
+        best = shared
+    return None if best is None else Solution(best, shares)
 
 
-def improve(
-    view: View,
-    model: CostModel,
-    input_bytes: Mapping[int, int],
-    best: Choice,
-    stored: frozenset[str] = frozenset(),
-) -> Choice:
+def improve(problem: Problem, best: Choice) -> Choice:
     """Tries ``best`` without its buffers: all of a kind at once (equal layers have equal kernels), within
-    :data:`EFFORT`. Arguments as in :func:`extract`."""
-    problem = Problem(view.storing(stored), model, input_bytes)
+    :data:`EFFORT`."""
     trials = min(EFFORT // problem.size, MAX_TRIALS)
     banned: frozenset[str] = frozenset()
     kinds: dict[Hashable, list[Kernel]] = {}
     for kernel in best.kernels:
-        if kernel.buffer.cls not in view.graph.outputs:
+        if kernel.buffer.cls not in problem.view.graph.outputs:
             kinds.setdefault(_kind(kernel), []).append(kernel)
     # what costs least to compute is most likely not worth a kernel
     ordered = sorted(kinds.values(), key=lambda kernels: kernels[0].seconds)

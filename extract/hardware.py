@@ -14,7 +14,7 @@ class Hardware:
     """Rates of one target. ``flops``: FLOP/s of a tiled contraction (a multiply-add is 2). ``ops``: simple
     elementwise operations per second. ``bandwidth``: bytes/s of main memory. ``launch``: seconds to start a kernel.
     ``value``: seconds for each value in a kernel's code, however few elements it has: setting up its loops, fetching
-    its instructions."""
+    its instructions. ``write``: bytes moved per byte written (a CPU's caches fetch a line before they change it)."""
 
     name: str
     flops: float
@@ -22,26 +22,28 @@ class Hardware:
     bandwidth: float
     launch: float
     value: float = 0.0
+    write: float = 1.0
 
 
 #: cpu: two cores with AVX2 or better, as measured with `tinyc bench cpu-gemm`; sm80: A100 SXM 80 GB, dense fp16
 #: tensor cores with fp32 accumulation; sm90: H100 SXM. GPU figures are the makers' data sheets.
 TABLE: Mapping[str, Hardware] = MappingProxyType(
     {
-        "cpu": Hardware("cpu", flops=1.0e11, ops=3e10, bandwidth=2.0e10, launch=5e-6, value=3e-8),
+        "cpu": Hardware("cpu", flops=1.0e11, ops=3e10, bandwidth=2.0e10, launch=5e-6, value=3e-8, write=2.0),
         "sm80": Hardware("sm80", flops=312e12, ops=19.5e12, bandwidth=2.039e12, launch=3e-6, value=5e-9),
         "sm90": Hardware("sm90", flops=989e12, ops=67e12, bandwidth=3.35e12, launch=3e-6, value=5e-9),
     }
 )
 
-#: simple operations that one evaluation of an operator costs
+#: simple operations that one evaluation of an operator costs. An exponential that is evaluated twice in a kernel, as in
+#: a softmax, is kept in between (codegen/cpu/rows.py): each of the two is charged half.
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
         "FDIV": 6.0,
         "RECIP": 6.0,
         "SQRT": 8.0,
         "RSQRT": 12.0,
-        "EXP2": 12.0,
+        "EXP2": 6.0,
         "LOG2": 20.0,
         "SIN": 40.0,
         "POW": 60.0,

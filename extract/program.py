@@ -14,6 +14,7 @@ from .choice import Choice
 from .cost import CostModel
 from .greedy import extract, improve
 from .regions import build
+from .relaxation import Problem
 from .view import View
 
 MAX_STORING_ROUNDS = 4
@@ -56,19 +57,21 @@ def _cheapest(program: Program, view: View, model: CostModel) -> tuple[Choice, E
         for extent in program.types[port.node].shape:
             size *= int(extent)
         sizes[number] = size
-    stored: frozenset[str] = frozenset()
+    problem = Problem(view, model, sizes)
+    shares: Mapping[str, int] | None = None
     best: tuple[Choice, Extracted] | None = None
     for _ in range(MAX_STORING_ROUNDS):
-        choice = extract(view, model, sizes, stored)
-        if choice is None:
+        found = extract(problem, shares)
+        if found is None:
             return best
+        choice, shares = found.choice, found.shares
         extracted, repeated = build(program, view, choice)
         best = choice, extracted
-        if repeated <= stored:
-            choice = improve(view, model, sizes, choice, stored)
+        if repeated <= problem.stored:
+            choice = improve(problem, choice)
             extracted, repeated = build(program, view, choice)
-            return (choice, extracted) if repeated <= stored else best
-        stored |= repeated
+            return (choice, extracted) if repeated <= problem.stored else best
+        problem = problem.storing(problem.stored | repeated)
     return best
 
 

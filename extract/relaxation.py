@@ -7,8 +7,9 @@ two sums over the same values evaluate them twice.
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -21,7 +22,7 @@ SWEEPS = 6
 
 
 TIE = 1e-6
-"""Costs that differ by less, relatively, are equal: then a value is read from its buffer, which others may share."""
+"""Costs that differ by less, relatively, are equal: the first way found is kept."""
 
 
 @dataclass(slots=True)
@@ -52,10 +53,19 @@ class Problem:
 
     def __init__(self, view: View, model: CostModel, sizes: Mapping[int, int]) -> None:
         self.view, self.model, self.sizes = view, model, sizes
+        self.stored: frozenset[str] = frozenset()
         self.order = _order(view)
         self.bit = {key: number for number, key in enumerate(self.order)}
         self.options = {key: [self._option(key, item) for item in _items(view, key)] for key in self.order}
         self.size = sum(map(len, self.options.values())) or 1
+        self.users: list[list[int]] = [[] for _ in self.order]
+        self.readers: dict[str, list[int]] = {}
+        for key, options in self.options.items():
+            for option in options:
+                for child in option.children:
+                    self.users[self.bit[child]].append(self.bit[key])
+                if option.item.head == "Read":
+                    self.readers.setdefault(str(option.item.payload[0]), []).append(self.bit[key])
         self.names = list(view.buffers)
         self.number = {name: number for number, name in enumerate(self.names)}
         self.depends: dict[str, int] = {}  # axis -> bit set of the keys that depend on it
@@ -70,6 +80,12 @@ class Problem:
         for buffer in view.buffers.values():
             for way in buffer.ways:
                 self.filled_by.setdefault(way.root, []).append((buffer, way))
+
+    def storing(self, classes: frozenset[str]) -> Problem:
+        """The same, with ``classes`` only ever read from their buffers, except where those are filled."""
+        other = copy.copy(self)
+        other.stored = classes
+        return other
 
     def _option(self, key: Key, item: Item) -> _Option:
         own = self.model.seconds(item_work(self.view, key[0], item))
@@ -102,6 +118,10 @@ class Pass:
         self.problem, self.paid, self.banned, self.shares = problem, paid, banned, shares
         self.view, self.model = problem.view, problem.model
         self.order, self.bit, self.number = problem.order, problem.bit, problem.number
+        self.near = (
+            self.model.hardware.launch / 20
+        )  # a value is read from its own buffer, which others may share, if
+        # that costs no more than this above computing it
         self.read_cost = problem.read_cost
         self.local_cost = [0.0] * (2 * len(self.order))  # ways without reductions have numbers of their own
         self.untiled_cost = [0.0] * len(self.order)  # what a contraction costs more where it cannot be tiled
@@ -114,19 +134,27 @@ class Pass:
         self.plain: dict[Key, _Best] = {}  # the cheapest way that holds no reduction in this kernel
         self.fill: dict[str, _Best] = {}
         self.way: dict[str, Way] = {}
+        self.stale = bytearray(b"\1" * len(self.order))  # per key, whether what it depends on has changed
 
     def solve(self) -> Choice | None:
         for _ in range(SWEEPS):
-            changed = False
-            for key in self.order:
-                changed |= self._relax(key)
-            if not changed:
+            for number, key in enumerate(self.order):
+                if self.stale[number]:
+                    self.stale[number] = 0
+                    if self._relax(key):
+                        self._touch(self.problem.users[number])
+            if not any(self.stale):
                 break
         return self._choice()
+
+    def _touch(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.stale[number] = 1
 
     # ---- relaxation ----
 
     def _relax(self, key: Key) -> bool:
+        """Finds the cheapest way for ``key`` and for the buffers that it fills; whether the way has changed."""
         number = self.bit[key]
         computed: list[_Best] = []
         plain: list[_Best] = []
@@ -137,12 +165,15 @@ class Pass:
             for buffer, way in self.problem.filled_by.get(key[0], ()):
                 self._relax_fill(key, buffer, way, computed)
         best: _Best | None = None
-        for found in (*(() if key[0] in self.view.stored else computed), *self._reads(key, number)):
-            if best is None or found.total < best.total * self._handicap(found.option):
+        for found in () if key[0] in self.problem.stored else computed:
+            if best is None or found.total < best.total * (1 - TIE):
+                best = found
+        for found in self._reads(key, number):
+            if best is None or found.total < best.total + self.near:
                 best = found
         if best is None:
             return False
-        known = self.best.get(key)
+        known, known_plain = self.best.get(key), self.plain.get(key)
         self.best[key] = best
         bit = 1 << number
         head = best.option.item.head
@@ -150,24 +181,24 @@ class Pass:
         self.reductions = self.reductions | bit if head in ("Reduce", "Contract") else self.reductions & ~bit
         self.contractions = self.contractions | bit if head == "Contract" else self.contractions & ~bit
         self._relax_plain(key, best, plain)
-        return (
-            known is None
-            or known.option is not best.option
-            or abs(known.total - best.total) > 1e-9 * best.total
-        )
-
-    @staticmethod
-    def _handicap(option: _Option) -> float:
-        return 1 + TIE if option.item.head == "Read" else 1 - TIE
+        return _differs(known, best) or _differs(known_plain, self.plain.get(key))
 
     def _relax_plain(self, key: Key, best: _Best, plain: list[_Best]) -> None:
         if not best.inside & self.reductions:
             self.plain[key] = best
             return
         other = self.bit[key] + len(self.order)
-        if key[0] in self.view.stored:
+        if key[0] in self.problem.stored:
             plain = []
-        found = min((*plain, *self._reads(key, other)), key=lambda way: way.total, default=None)
+        read = min(self._reads(key, other), key=lambda way: way.total, default=None)
+        found = min(plain, key=lambda way: way.total, default=read)
+        # a value's own buffer is the one that other uses of it would read, so it is preferred while they are close
+        if (
+            read is not None
+            and found is not None
+            and read.total < found.total + self.model.hardware.launch / 2
+        ):
+            found = read
         if found is not None:
             self.plain[key] = found
             self.local_cost[other] = found.own
@@ -197,6 +228,8 @@ class Pass:
             self.fill_cost[number] = whole / self.shares.get(buffer.cls, 1)
             self.charged |= 1 << number
         self.whole_cost[number] = needed + self.fill_cost[number]
+        if _differs(known, best):
+            self._touch(self.problem.readers.get(buffer.cls, ()))
 
     def _compute(self, key: Key, option: _Option, computed: list[_Best], plain: list[_Best]) -> None:
         """Adds the cheapest way to compute ``key`` by an option that is no Read, and the one without reductions."""
@@ -355,6 +388,12 @@ class Pass:
                 stack += zip(children, way.plain or (False,) * len(children), strict=True)
             if len(plain) == known:
                 return items
+
+
+def _differs(known: _Best | None, found: _Best | None) -> bool:
+    if known is None or found is None:
+        return known is not found
+    return known.option is not found.option or abs(known.total - found.total) > 1e-9 * found.total
 
 
 def _order(view: View) -> list[Key]:

@@ -6,7 +6,6 @@ of a kernel in order; a reduction nested d deep binds ids from 16*d.
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from collections.abc import Iterable
@@ -76,7 +75,6 @@ class Item:
 class View:
     """Items of every expression class, buffers, and index vectors of one :class:`Graph`.
 
-    ``stored``: expression classes that may only be read from their buffers, except where those are filled.
     ``malformed``: nodes that no program can hold, in words. They are left out: rules are data, and may be wrong.
     """
 
@@ -85,7 +83,6 @@ class View:
         self.graph = graph
         self.inputs = inputs
         self.malformed: list[str] = []
-        self.stored: frozenset[str] = frozenset()
         self._index: dict[str, Affine | None] = {}
         self.buffers: dict[str, Buffer] = {}
         for name, nodes in graph.classes.items():
@@ -101,12 +98,6 @@ class View:
         for row in graph.contracts:
             self._add_contraction(row)
         self.buffers = {name: self._fillable(buffer) for name, buffer in self.buffers.items()}
-
-    def storing(self, classes: frozenset[str]) -> View:
-        """The same view with more classes stored."""
-        other = copy.copy(self)
-        other.stored = self.stored | classes
-        return other
 
     def origin(self, cls: str) -> str:
         """What a class computes, wherever it is needed: the document's node, or itself where it has none."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tinyc.ir.dtypes import DType
-from tinyc.ir.index import Affine
+from tinyc.ir.index import Affine, axis
 from tinyc.ir.region import (
     Axis,
     Binary,
@@ -31,6 +31,7 @@ from . import scalar
 from .access import Access
 from .frames import Block, Frame, Group, Staged
 from .host import Host
+from .rows import Row, Saved, rows
 
 #: largest staged array in bytes; a Reduce that would need more is computed again instead
 STAGE_LIMIT = 8 << 20
@@ -48,6 +49,7 @@ class Emitter(Access):
         self.outputs = {ref.name: (f"%out{number}", ref) for number, ref in enumerate(region.outputs)}
         self.used: set[str] = set()  # functions of the library
         self.vector: Group | None = None  # the innermost iters, when columns are reduced along them
+        self.rows = rows(region, self.free, self.sizes)
         self.columns: frozenset[str] = frozenset()  # Reduces computed for a whole row of ``vector`` at a time
 
     # ---- memory -----------------------------------------------------------------------------------------
@@ -94,7 +96,8 @@ class Emitter(Access):
         return name in self.frames[self.depth(self.free[name])].values
 
     def demand(self, names: list[str]) -> None:
-        """Emits the lets ``names`` and all that they need here, in the Region's order."""
+        """Emits the lets ``names`` and all that they need here, in the Region's order; reductions first, since their
+        loops may keep rows of values that are needed here as well."""
         needed: set[str] = set()
         pending = list(names)
         while pending:
@@ -104,7 +107,8 @@ class Emitter(Access):
             needed.add(name)
             if not isinstance(self.lets[name].value, Reduce):
                 pending += operands(self.lets[name].value)
-        for name in sorted(needed, key=self.order.__getitem__):
+        reductions = {name for name in needed if isinstance(self.lets[name].value, Reduce)}
+        for name in sorted(needed, key=lambda name: (name not in reductions, self.order[name])):
             if not self.known(name):
                 self._emit(self.lets[name])
 
@@ -114,8 +118,36 @@ class Emitter(Access):
         if isinstance(let.value, Reduce):
             value = self._reduce(let, let.value, depth)
         else:
-            value = self._compute(frame, let)
+            value = self._from_row(frame, let) or self._compute(frame, let)
         frame.values[let.name] = value
+
+    def _from_row(self, frame: Frame, let: Let) -> str | None:
+        """The value from a row that an earlier loop has kept; or computed and kept for a later one. None where it is
+        to be computed as usual."""
+        row = self.rows.get(let.name)
+        if row is None:
+            return None
+        dtype = let.dtype if let.dtype in (DType.I32, DType.BOOL) else DType.FP32
+        saved = next((outer.saved[row.kind] for outer in self.frames if row.kind in outer.saved), None)
+        if saved is not None:
+            return self.load(frame, self._row_address(frame, saved, row, dtype), dtype, "row")
+        holder = self.frames[self.depth(self.free[let.name] - {row.axis})]
+        loop = self.frames[self.depth(frozenset({row.axis}))]
+        reduced = row.axis not in {item.name for item in self.region.iters}
+        if not reduced or holder is loop or self.frames.index(holder) > self.frames.index(loop):
+            return None
+        value = self._compute(frame, let)
+        saved = Saved(self.reserve(4 * self.sizes[row.axis]))
+        self.store(frame, value, self._row_address(frame, saved, row, dtype), dtype)
+        loop.filling.append((holder, row.kind, saved))
+        return value
+
+    def _row_address(self, frame: Frame, saved: Saved, row: Row, dtype: DType) -> str:
+        start = self.once(frame, f"getelementptr inbounds i8, ptr %scratch, i64 {saved.offset}", "row")
+        index = self.index(axis(row.axis))
+        return self.put(
+            frame, f"getelementptr inbounds {scalar.MEMORY[dtype]}, ptr {start}, i64 {index}", "row"
+        )
 
     def _compute(self, frame: Frame, let: Let) -> str:
         hint = f"v{self.order[let.name]}"

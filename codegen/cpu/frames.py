@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from tinyc.ir.index import Affine, axis, lit
 from tinyc.ir.region import Axis
 
+from .rows import Saved
+
 
 @dataclass(frozen=True)
 class Group:
@@ -82,6 +84,8 @@ class Frame:
     values: dict[str, str] = field(default_factory=dict)
     exprs: dict[tuple[str, ...], str] = field(default_factory=dict)
     staged: dict[str, Staged] = field(default_factory=dict)
+    saved: dict[int, Saved] = field(default_factory=dict)  # rows that are complete, by kind
+    filling: list[tuple[Frame, int, Saved]] = field(default_factory=list)  # rows complete when this loop ends
 
     def turns_without(self, axes: frozenset[str]) -> int:
         """How often it comes to the same point of ``axes``."""
@@ -158,6 +162,8 @@ class Nest:
         self.frames.append(frame)
         yield frame
         self.frames.pop()
+        for holder, kind, saved in frame.filling:
+            holder.saved.setdefault(kind, saved)
         outer = self.top
         outer.lines += [
             f"  br label %{label}.head",

@@ -59,14 +59,41 @@ def test_every_product_is_tiled(name: str) -> None:
     np.testing.assert_allclose(found(**arrays), want, rtol=1e-3, atol=1e-3 * float(np.abs(want).max()))
 
 
-def test_a_residual_stream_is_stored_once_per_layer() -> None:
-    """Later layers read the sum so far, not the outputs of all layers before them."""
+def test_a_residual_stream_is_stored_not_added_up_again() -> None:
+    """Later layers read the sum so far, not the outputs of all layers before them: a kernel of a deep stack reads no
+    more buffers than one of a shallow stack, and is no other kernel."""
 
     def stack(x: Any, *weights: Any) -> Any:
         for weight in weights:
             x = x + tc.layer_norm(x) @ weight
         return x
 
-    found = compiled(Case(stack, ((64, 64),) * 9, 8, 16))
-    assert max(len(kernel.region.inputs) for kernel in found.kernels) <= 4
-    assert found.executable.unique_kernels <= 4
+    shallow, deep = (compiled(Case(stack, ((64, 64),) * (layers + 1), layers, 0)) for layers in (8, 16))
+    assert len(deep.kernels) == 2 * len(shallow.kernels)
+    most = [max(len(kernel.region.inputs) for kernel in found.kernels) for found in (shallow, deep)]
+    assert most[1] <= most[0] <= 5
+    assert deep.executable.unique_kernels <= shallow.executable.unique_kernels
+
+
+SIZES = [
+    (1, 2, 8, 8, 8),
+    (1, 8, 128, 128, 64),
+    (1, 8, 256, 77, 40),
+    (4, 8, 128, 2048, 128),
+    (2, 3, 17, 33, 5),
+]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("target", ["cpu", "sm80", "sm90"])
+def test_attention_takes_at_most_three_kernels(
+    size: tuple[int, int, int, int, int], mask: bool, target: str
+) -> None:
+    batch, heads, rows, columns, width = size
+    query, key = (tinyc.spec("fp32", (batch, heads, length, width)) for length in (rows, columns))
+    extra = (tinyc.spec("fp32", (rows, columns)),) if mask else ()
+    program = tinyc.trace(lambda q, k, v, *m: tc.attention(q, k, v, *m), query, key, key, *extra)
+    report = tinyc.optimize_and_compile(program, target=target).report
+    assert report.total.kernels <= 3
+    assert not report.fallback

@@ -15,6 +15,7 @@ from tinyc.egraph.graph import ENode, Graph
 from tinyc.extract.cost import Roofline, Work
 from tinyc.extract.greedy import Choice, extract
 from tinyc.extract.hardware import Hardware, hardware
+from tinyc.extract.relaxation import Problem
 from tinyc.extract.view import View
 from tinyc.ir.evaluate import evaluate
 from tinyc.ir.region import Binary, Reduce, Unary
@@ -53,7 +54,8 @@ def unary(op: str, x: str) -> ENode:
 
 
 def chosen(found: Graph) -> Choice | None:
-    return extract(View(found, 1), MODEL, {0: 32})
+    solution = extract(Problem(View(found, 1), MODEL, {0: 32}))
+    return solution.choice if solution else None
 
 
 def ops(choice: Choice | None) -> list[str]:

@@ -253,7 +253,9 @@ def test_nodes_built_by_hand_are_verified_too():
     assert error.value.kind == "MalformedDocument"
 
 
-@pytest.mark.parametrize("copied", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy])
+@pytest.mark.parametrize(
+    "copied", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy]
+)
 def test_an_error_survives_pickling_and_copying(copied: Callable[[TinycError], TinycError]) -> None:
     error = TinycError("BroadcastMismatch", "because", "do this", {"node": "n1"}, lhs_shape=[2, 3])
     again = copied(error)
