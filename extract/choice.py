@@ -58,14 +58,16 @@ def item_work(view: View, cls: str, item: Item, tiled: bool = True) -> Work:
     A contraction is tiled where it is the kernel's only reduction and runs over the kernel's output axes.
     """
     if item.head == "Contract":
-        axes, _, m, n, _ = item.payload
-        free = view.free[cls]
-        count = points((*free, *axes))  # type: ignore[misc]
+        axes, free = bound_axes(item), view.free[cls]
+        _, _, m, n, _ = item.payload
+        count = points((*free, *axes))
         tiled = tiled and bool(m) and bool(n) and all(axis_id(axis) < LEVEL for axis in free)
-        work = Work(flops=2 * count) if tiled else Work(ops=2 * loop_points(free) * points(axes))  # type: ignore[arg-type]
+        again = weight("Reduce") + 1  # untiled: a product and a step of a reduction per point
+        work = Work(flops=2 * count) if tiled else Work(ops=again * loop_points(free) * points(axes))
         return work + Work(values=2)
     if item.head == "Reduce":
-        return Work(ops=loop_points(view.free[cls]) * points(item.payload), values=1)  # type: ignore[arg-type]
+        turns = loop_points(view.free[cls]) * points(bound_axes(item))
+        return Work(ops=weight("Reduce") * turns, values=1)
     return Work(ops=weight(item.op) * points(view.free[cls]), values=item.head != "Const")
 
 

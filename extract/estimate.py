@@ -54,7 +54,7 @@ def estimate(region: Region, plan: Plan, model: CostModel) -> Estimate:
                 if let.name in tiled:
                     contracted += count * inner
                 else:
-                    ops += count * inner * repeats
+                    ops += weight("Reduce") * count * inner * repeats
             case Unary() | Binary():
                 flops += count
                 if let.name in tiled:

@@ -50,6 +50,7 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
         "Read": 0.5,
         "Const": 0.0,
         "Within": 0.5,
+        "Reduce": 4.0,
     }
 )
 

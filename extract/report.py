@@ -69,8 +69,8 @@ class PhaseSummary:
 
 @dataclass(frozen=True)
 class Totals:
-    """A whole program, estimated. ``compute_s``, ``memory_s``, ``launch_s``: the terms of ``time_s``; compute and
-    memory of one kernel overlap, so that they add up to more."""
+    """A whole program, estimated. ``compute_s``, ``memory_s``, ``code_s``, ``launch_s``: the terms of
+    ``time_s``; compute and memory of one kernel overlap, so that they add up to more."""
 
     kernels: int
     flops: float
@@ -78,6 +78,7 @@ class Totals:
     time_s: float
     compute_s: float
     memory_s: float
+    code_s: float
     launch_s: float
 
 
@@ -252,6 +253,7 @@ def _totals(found: Sequence[Estimate], model: CostModel) -> Totals:
             model.seconds(Work(bytes_read=work.bytes_read, bytes_written=work.bytes_written))
             for work in works
         ),
+        sum(model.seconds(Work(values=work.values)) for work in works),
         len(found) * model.kernel(Work()),
     )
 
@@ -259,16 +261,17 @@ def _totals(found: Sequence[Estimate], model: CostModel) -> Totals:
 def _comparison(total: Totals, naive: Totals) -> list[str]:
     """The extracted program beside the naive one, and which term of the cost tells them apart."""
     rows: list[tuple[str, ...]] = [
-        ("program", "kernels", "FLOPs", "bytes", "compute", "memory", "launches", "estimate")
+        ("program", "kernels", "FLOPs", "bytes", "compute", "memory", "code", "launches", "estimate")
     ]
     for label, each in (("extracted", total), ("naive", naive)):
-        times = (each.compute_s, each.memory_s, each.launch_s, each.time_s)
+        times = (each.compute_s, each.memory_s, each.code_s, each.launch_s, each.time_s)
         rows.append((label, str(each.kernels), _count(each.flops), _count(each.bytes), *map(_time, times)))
     lines = _table(rows)
     gain = naive.time_s / total.time_s if total.time_s else 1.0
     terms = {
         "compute": naive.compute_s - total.compute_s,
         "memory": naive.memory_s - total.memory_s,
+        "code": naive.code_s - total.code_s,
         "launches": naive.launch_s - total.launch_s,
     }
     most = max(terms, key=lambda term: terms[term])
