@@ -12,7 +12,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from .choice import Choice, Kernel, evaluations
-from .relaxation import TIE, Pass, Problem
+from .problem import Problem
+from .relaxation import TIE, Pass
 from .view import View
 
 EFFORT = 60_000

@@ -13,8 +13,8 @@ from tinyc.ir.tiny import Program
 from .choice import Choice
 from .cost import CostModel
 from .greedy import extract, improve
+from .problem import Problem
 from .regions import build
-from .relaxation import Problem
 from .view import View
 
 MAX_STORING_ROUNDS = 4

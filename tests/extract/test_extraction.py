@@ -15,7 +15,7 @@ from tinyc.egraph.graph import ENode, Graph
 from tinyc.extract.cost import Roofline, Work
 from tinyc.extract.greedy import Choice, extract
 from tinyc.extract.hardware import Hardware, hardware
-from tinyc.extract.relaxation import Problem
+from tinyc.extract.problem import Problem
 from tinyc.extract.view import View
 from tinyc.ir.evaluate import evaluate
 from tinyc.ir.region import Binary, Reduce, Unary
