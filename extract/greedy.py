@@ -24,6 +24,10 @@ MAX_TRIALS = 100
 """Kinds of buffers that :func:`improve` tries to do without."""
 
 
+LARGE = 100_000
+"""Options from which on the passes that look for shared buffers are left out: a hundred transformer blocks."""
+
+
 @dataclass(frozen=True)
 class Solution:
     """``shares``: for each buffer, in how many places its values were computed before any of them shared it."""
@@ -45,6 +49,8 @@ def extract(problem: Problem, shares: Mapping[str, int] | None = None) -> Soluti
         if best is None:
             return None
         shares = _evaluated(problem.view, best)
+        if problem.size > LARGE:
+            return Solution(best, shares)
     # from the start, with what several places compute charged to all of them together
     shared = _settle(problem, Pass(problem, shares=shares).solve())
     if shared is not None and (best is None or shared.seconds < best.seconds):
