@@ -52,6 +52,25 @@ def bound_axes(item: Item) -> tuple[str, ...]:
     return item.payload if item.head == "Reduce" else ()  # type: ignore[return-value]
 
 
+def acyclic(root: Key, items: Mapping[Key, Item]) -> bool:
+    """Whether no value of a kernel needs itself. A relaxation that ended early may leave such a choice."""
+    done: dict[Key, bool] = {}  # False while the operands are being looked at
+    stack = [root]
+    while stack:
+        key = stack[-1]
+        if key in done:
+            done[key] = True
+            stack.pop()
+            continue
+        done[key] = False
+        for child in children_of(key, items[key]):
+            if done.get(child) is False:
+                return False
+            if child not in done:
+                stack.append(child)
+    return True
+
+
 def item_work(view: View, cls: str, item: Item, tiled: bool = True) -> Work:
     """The work of evaluating one item wherever its class is needed in a kernel, its operands not counted.
 

@@ -12,14 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from .choice import Choice, Kernel, Key, bound_axes, evaluations, item_work
+from .choice import Choice, Kernel, Key, acyclic, bound_axes, evaluations, item_work
 from .cost import Work
 from .problem import Option, Problem
 from .view import Buffer, Item, Way
 
 SWEEPS = 6
 """Relaxations per pass at most; an order that follows the operands needs two."""
-
 
 TIE = 1e-6
 """Costs that differ by less, relatively, are equal: the first way found is kept."""
@@ -52,10 +51,8 @@ class Pass:
         self.problem, self.paid, self.banned, self.shares = problem, paid, banned, shares
         self.view, self.model = problem.view, problem.model
         self.order, self.bit, self.number = problem.order, problem.bit, problem.number
-        self.near = (
-            self.model.hardware.launch / 20
-        )  # a value is read from its own buffer, which others may share, if
-        # that costs no more than this above computing it
+        # a value is read from its own buffer, which others may share, where that costs hardly more than computing it
+        self.near = self.model.hardware.launch / 20
         self.read_cost = problem.read_cost
         self.local_cost = [0.0] * (2 * len(self.order))  # ways without reductions have numbers of their own
         self.untiled_cost = [0.0] * len(self.order)  # what a contraction costs more where it cannot be tiled
@@ -292,6 +289,8 @@ class Pass:
         way = self.way[buffer.cls]
         root: Key = (way.root, False)
         items = self._items(root, self.fill[buffer.cls])
+        if not acyclic(root, items):
+            return None
         work = Work(bytes_written=self.problem.bytes(buffer))
         read = set()
         tiled = sum(item.head in ("Reduce", "Contract") for item in items.values()) == 1

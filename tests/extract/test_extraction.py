@@ -12,11 +12,13 @@ import pytest
 import tinyc
 from tinyc import functions
 from tinyc.egraph.graph import ENode, Graph
+from tinyc.extract.choice import acyclic
 from tinyc.extract.cost import Roofline, Work
 from tinyc.extract.greedy import Choice, extract
 from tinyc.extract.hardware import Hardware, hardware
 from tinyc.extract.problem import Problem
-from tinyc.extract.view import View
+from tinyc.extract.view import Item, View
+from tinyc.ir.dtypes import DType
 from tinyc.ir.evaluate import evaluate
 from tinyc.ir.region import Binary, Reduce, Unary
 
@@ -280,3 +282,16 @@ def test_a_long_row_of_consumers_of_one_reduction(size: int) -> None:
     np.testing.assert_array_equal(compiled(x), evaluate(program, {"x": x})[0])
     for kernel in compiled.kernels:
         assert sum(isinstance(let.value, Reduce) for let in kernel.region.lets) <= 1
+
+
+def test_a_choice_in_which_a_value_needs_itself_is_none() -> None:
+    def unary(child: str) -> Item:
+        return Item("Unary", "NEG", (), (child,))
+
+    leaf = Item("Const", "Const", (DType.FP32, 0), ())
+    chain = {("a", False): unary("b"), ("b", False): unary("c"), ("c", False): leaf}
+    assert acyclic(("a", False), chain)
+    diamond = {**chain, ("a", False): Item("Binary", "ADD", (), ("b", "c"))}
+    assert acyclic(("a", False), diamond)
+    for target in ("a", "b", "c"):
+        assert not acyclic(("a", False), {**chain, ("c", False): unary(target)})
