@@ -71,7 +71,7 @@ def test_a_residual_stream_is_stored_not_added_up_again() -> None:
     shallow, deep = (compiled(Case(stack, ((64, 64),) * (layers + 1), layers, 0)) for layers in (8, 16))
     assert len(deep.kernels) == 2 * len(shallow.kernels)
     most = [max(len(kernel.region.inputs) for kernel in found.kernels) for found in (shallow, deep)]
-    assert most[1] <= most[0] <= 5
+    assert most[1] <= most[0] <= 3
     assert deep.executable.unique_kernels <= shallow.executable.unique_kernels
 
 

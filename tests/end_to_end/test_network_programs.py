@@ -173,7 +173,8 @@ def test_a_value_read_by_three_consumers(sizes: tuple[int, int, int], form: str)
     check_exact(compiled, integer_inputs(compiled.program))
     assert len(compiled.kernels) <= 4
     assert all(len(reductions(kernel.region)) <= 2 for kernel in compiled.kernels)
-    if rows * inner * columns > 200_000:  # below, a launch costs more than the product once more
+    # a small product costs less than a launch, and a short one is done while its result is written to memory
+    if rows * inner * columns > 100_000 and inner > 20:
         readers = [kernel for kernel in compiled.kernels if "x" in {ref.name for ref in kernel.region.inputs}]
         assert len(readers) == 1, "the others read the product from its buffer"
 

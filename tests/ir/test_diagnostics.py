@@ -261,3 +261,17 @@ def test_an_error_survives_pickling_and_copying(copied: Callable[[TinycError], T
     again = copied(error)
     assert again.to_json() == error.to_json()
     assert str(again) == str(error)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "9999999999999999999999*i0//99999999999999999999999",
+        "4611686018427387904*i0//9223372036854775807",
+        "i0+4611686018427387904*(i0//4)",
+    ],
+)
+def test_index_arithmetic_beyond_62_bits_is_refused(entry: str) -> None:
+    """It would wrap in the 64-bit integers of numpy and of generated code."""
+    error = failure(leaf("x", [4]), op("y", "VIEW", "x", result_shape=[4], index_map=[entry]))
+    assert error.kind == "InvalidArgument" and "62 bits" in error.why

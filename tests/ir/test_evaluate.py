@@ -448,3 +448,15 @@ def test_symbols_bind_from_the_inputs():
     with pytest.raises(TinycError) as error:
         evaluate(square, {"x": np.ones((3, 6), np.float32)})
     assert error.value.kind == "InputMismatch"
+
+
+@pytest.mark.parametrize("shape", [[], [1], [3]])
+def test_a_power_does_not_depend_on_how_its_exponent_came_to_its_shape(shape: list[int]) -> None:
+    """An immediate 0.5 is the same exponent as a tensor of 0.5: numpy alone would take a square root."""
+    program = load(leaf("x", shape), leaf("e", shape), op("a", "POW", "x", 0.5), op("b", "POW", "x", "e"))
+    for value in (-np.inf, -0.0, 0.0, 4.0, np.inf):
+        x, half = np.full(shape, value, np.float32), np.full(shape, 0.5, np.float32)
+        immediate, tensor = evaluate(program, {"x": x, "e": half})
+        np.testing.assert_array_equal(immediate, tensor)
+        np.testing.assert_array_equal(np.signbit(immediate), np.signbit(tensor))
+        np.testing.assert_array_equal(immediate, np.full(shape, abs(float(value)) ** 0.5, np.float32))
