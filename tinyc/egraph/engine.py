@@ -127,15 +127,14 @@ class Engine:
         wall = time.perf_counter() - started
         report = next(output.report for output in outputs if hasattr(output, "report"))
         seconds = {
-            _rule_name(rule): spent.total_seconds()
-            for rule, spent in report.search_and_apply_time_per_rule.items()
+            rule: spent.total_seconds() for rule, spent in report.search_and_apply_time_per_rule.items()
         }
         total = sum(seconds.values())
         # 13.2 reports milliseconds in the field for microseconds: a thousandth. A sum that is a hundred times
         # below the wall time, and below what the resolution could hide, can only be that.
         if 0 < total < wall / 100:
             seconds = {rule: min(spent * 1000, wall) for rule, spent in seconds.items()}
-        matches = {_rule_name(rule): int(count) for rule, count in report.num_matches_per_rule.items()}
+        matches = {rule: int(count) for rule, count in report.num_matches_per_rule.items()}
         return RunResult(bool(report.updated), seconds, matches)
 
     def sizes(self) -> dict[str, int]:
@@ -208,10 +207,6 @@ class _Reader:
 
 def _literal(term: Any) -> Any:
     return term.value.value
-
-
-def _rule_name(rule: str) -> str:
-    return rule
 
 
 def _message(error: BaseException) -> str:
