@@ -27,13 +27,26 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """How a buffer lies in memory (document 004 §6.2). ``kind``: row_major, col_major (the last two axes change places)
+    or swizzled. ``params``: sorted pairs, such as ``("swizzle", "xor32"), ("vec_bytes", 16)``.
+
+    It says nothing about values: an index means the same element in every layout."""
+
+    kind: str = "row_major"
+    params: tuple[tuple[str, str | int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class MemRef:
-    """A dense row-major buffer. ``alignment`` in bytes."""
+    """A dense buffer. ``alignment`` in bytes. ``noalias``: no other buffer of the Region shares its memory."""
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
     alignment: int = 64
+    noalias: bool = True
+    layout: Layout = Layout()
 
     @property
     def elements(self) -> int:
@@ -113,7 +126,39 @@ class Reduce:
     body: str
 
 
-Value = Read | Const | Within | Unary | Cast | Binary | Select | Reduce
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """``sum over axes of EXP2((score - max over axes of score) * scale) * weight`` in fp32, in one pass.
+
+    The running maximum and the running sum are rescaled when the maximum grows (document 004 §6.6, R4's bridge;
+    Milakov and Gimelshein, arXiv 1805.02867). ``score``, ``weight`` and ``scale`` are fp32 lets; ``scale`` is a
+    positive Const. A row of which every score is -inf gives NaN, as the two-pass form does."""
+
+    axes: tuple[Axis, ...]
+    score: str
+    weight: str
+    scale: str
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastInDim:
+    """``x`` seen over more axes; nothing is moved. ``axes``: the axes of the result, in order;
+    ``broadcast_dimensions``: where in ``axes`` the axes of ``x`` are."""
+
+    x: str
+    axes: tuple[str, ...]
+    broadcast_dimensions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transpose:
+    """``x`` with its axes in another order: axis i of the result is axis ``permutation[i]`` of ``x``."""
+
+    x: str
+    permutation: tuple[int, ...]
+
+
+Value = Read | Const | Within | Unary | Cast | Binary | Select | Reduce | Stream | BroadcastInDim | Transpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +178,11 @@ class Yield:
 
 @dataclass(frozen=True)
 class Region:
-    """One kernel. Each output's shape is the sizes of ``iters`` (an output of rank 0 has no iters)."""
+    """One kernel. Each output's shape is the sizes of ``iters`` (an output of rank 0 has no iters).
+
+    ``deferred``: the outputs whose only reader is the next Region (``materialize: "deferred"``, §6.9): a hint that
+    they need not go through memory.
+    """
 
     name: str
     iters: tuple[Axis, ...]
@@ -141,12 +190,13 @@ class Region:
     outputs: tuple[MemRef, ...]
     lets: tuple[Let, ...]
     yields: tuple[Yield, ...]
+    deferred: tuple[str, ...] = ()
 
 
 def operands(value: Value) -> tuple[str, ...]:
     """The lets that a value is computed from, in order."""
     match value:
-        case Unary(_, x) | Cast(x):
+        case Unary(_, x) | Cast(x) | BroadcastInDim(x, _, _) | Transpose(x, _):
             return (x,)
         case Binary(_, x, y):
             return (x, y)
@@ -154,6 +204,8 @@ def operands(value: Value) -> tuple[str, ...]:
             return (cond, then, other)
         case Reduce(_, _, body):
             return (body,)
+        case Stream(_, score, weight, scale):
+            return (score, weight, scale)
         case _:
             return ()
 
@@ -168,7 +220,7 @@ def free_axes(region: Region) -> dict[str, frozenset[str]]:
                 axes = axes.union(*(index.axes() for index in index_map))
             case Within(index, _, _):
                 axes |= index.axes()
-            case Reduce(_, bound, _):
+            case Reduce(_, bound, _) | Stream(bound, _, _, _):
                 axes -= {axis.name for axis in bound}
         free[let.name] = axes
     return free
