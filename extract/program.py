@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tinyc.egraph.graph import Graph
 from tinyc.ir.check_region import fault
 from tinyc.ir.plan import Extracted
+from tinyc.ir.region import Region
 from tinyc.ir.tiny import Program
 
 from .choice import Choice
 from .cost import CostModel
 from .greedy import extract, improve
 from .problem import Problem
-from .regions import build
+from .regions import Built, build
 from .view import View
 
 MAX_STORING_ROUNDS = 4
@@ -33,24 +34,38 @@ class Found:
     fault: str | None
 
 
-def extract_program(program: Program, graph: Graph | None, model: CostModel) -> Found:
-    """The cheapest program that is found for ``program`` (integer shapes) in its e-graph."""
+Legality = Callable[[Region], str | None]
+
+
+def _any(region: Region) -> str | None:
+    return None
+
+
+def extract_program(program: Program, graph: Graph | None, model: CostModel, legal: Legality = _any) -> Found:
+    """The cheapest program that is found for ``program`` (integer shapes) in its e-graph.
+
+    ``legal``: says what is wrong with a Region, None where nothing is. A kernel that it refuses is cut where its
+    reductions are; if that does not help, ``fault`` says so.
+    """
     if graph is None or len(graph.outputs) != len(program.outputs):
         return Found(None, {}, (), None)
     view = View(graph, len(program.inputs))
     malformed = tuple(dict.fromkeys(view.malformed))
-    best = _cheapest(program, view, model)
+
+    def wrong(region: Region) -> str | None:
+        return fault(region) or legal(region)
+
+    best = _cheapest(program, view, model, wrong)
     if best is None:
         return Found(None, {}, malformed, None)
     choice, extracted = best
-    wrong = next(
-        (f"{region.name}, {text}" for region in extracted.regions if (text := fault(region)) is not None),
-        None,
-    )
-    return Found(extracted, _fused(program, view, choice, extracted), malformed, wrong)
+    faults = (f"{region.name}, {text}" for region in extracted.regions if (text := wrong(region)))
+    return Found(extracted, _fused(program, view, choice, extracted), malformed, next(faults, None))
 
 
-def _cheapest(program: Program, view: View, model: CostModel) -> tuple[Choice, Extracted] | None:
+def _cheapest(
+    program: Program, view: View, model: CostModel, wrong: Legality
+) -> tuple[Choice, Extracted] | None:
     sizes = {}
     for number, port in enumerate(program.inputs):
         size = program.types[port.node].dtype.itemsize
@@ -65,14 +80,22 @@ def _cheapest(program: Program, view: View, model: CostModel) -> tuple[Choice, E
         if found is None:
             return best
         choice, shares = found.choice, found.shares
-        extracted, repeated = build(program, view, choice)
-        best = choice, extracted
-        if repeated <= problem.stored:
+        built = build(program, view, choice)
+        best = choice, built.extracted
+        refused = built.repeated | _refused(built, wrong)
+        if refused <= problem.stored:
             choice = improve(problem, choice)
-            extracted, repeated = build(program, view, choice)
-            return (choice, extracted) if repeated <= problem.stored else best
-        problem = problem.storing(problem.stored | repeated)
+            built = build(program, view, choice)
+            kept = built.repeated | _refused(built, wrong) <= problem.stored
+            return (choice, built.extracted) if kept else best
+        problem = problem.storing(problem.stored | refused)
     return best
+
+
+def _refused(built: Built, wrong: Legality) -> frozenset[str]:
+    """The reductions of the kernels that are not what they should be."""
+    pairs = zip(built.extracted.regions, built.reductions, strict=True)
+    return frozenset().union(*(classes for region, classes in pairs if wrong(region) is not None))
 
 
 def _fused(program: Program, view: View, choice: Choice, extracted: Extracted) -> dict[str, tuple[str, ...]]:

@@ -35,12 +35,18 @@ from .names import Names
 from .view import LEVEL, View, axis_extent, axis_id
 
 
-def build(program: Program, view: View, choice: Choice) -> tuple[Extracted, frozenset[str]]:
-    """Regions in execution order. Buffers and kernels are named after the document's nodes.
+@dataclass(frozen=True)
+class Built:
+    """``repeated``: the classes of reductions that a kernel would compute more than once (for different axes): what
+    fans out is not to be recomputed (document 004 §6.7). ``reductions``: per Region, the classes of all in it."""
 
-    Also the classes of reductions that a kernel would compute more than once (for different axes): what fans out
-    is not to be recomputed (document 004 §6.7), so they are to be stored.
-    """
+    extracted: Extracted
+    repeated: frozenset[str]
+    reductions: tuple[frozenset[str], ...]
+
+
+def build(program: Program, view: View, choice: Choice) -> Built:
+    """Regions in execution order. Buffers and kernels are named after the document's nodes."""
     args = [
         (port.name, program.types[port.node].dtype, tuple(map(int, program.types[port.node].shape)))
         for port in program.inputs
@@ -68,10 +74,15 @@ def build(program: Program, view: View, choice: Choice) -> tuple[Extracted, froz
     regions = tuple(region for region, _ in built)
     plans = tuple(plan for _, plan in built)
     repeated = {origin for builder in builders for origin, count in builder.reduced.items() if count > 1}
-    stored = frozenset(cls for cls in view.items if view.origin(cls) in repeated)
+    within = tuple(_classes(view, frozenset(builder.reduced)) for builder in builders)
     inputs = [MemRef(name, dtype, shape) for name, (_, dtype, shape) in zip(input_names, args, strict=True)]
     outputs = [refs[cls] for cls in view.graph.outputs]
-    return Extracted(regions, plans, execution_plan(regions, inputs, outputs)), stored
+    extracted = Extracted(regions, plans, execution_plan(regions, inputs, outputs))
+    return Built(extracted, _classes(view, frozenset(repeated)), within)
+
+
+def _classes(view: View, origins: frozenset[str]) -> frozenset[str]:
+    return frozenset(cls for cls in view.items if view.origin(cls) in origins) if origins else origins
 
 
 def execution_plan(

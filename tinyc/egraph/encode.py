@@ -7,6 +7,7 @@ accumulates in fp32 but is stored narrower is followed by a cast.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,14 +34,16 @@ class Encoded:
     sets: list[tuple[str, list[Argument], Argument]] = field(default_factory=list)
 
 
-def encode(program: Program, max_depth: int = 2) -> Encoded:
-    """The terms of ``program``, whose shapes must be integers. ``max_depth``: reductions nested in one kernel."""
-    return _Encoder(program).run(max_depth)
+def encode(program: Program, max_depth: int = 2, apart: Collection[str] = ()) -> Encoded:
+    """The terms of ``program``, whose shapes must be integers. ``max_depth``: reductions nested in one kernel.
+    ``apart``: ids of REDUCE nodes that no other reduction may hold in its kernel (function ``fusible`` of the rules)."""
+    return _Encoder(program, frozenset(apart)).run(max_depth)
 
 
 class _Encoder:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, apart: frozenset[str]) -> None:
         self.program = program
+        self.apart = apart
         self.out = Encoded()
         self.seen: dict[tuple[str, tuple[Any, ...]], int] = {}
         self.value: dict[str, Argument] = {}
@@ -185,6 +188,8 @@ class _Encoder:
             rank = len(operand.shape)
             kept = tuple(axis for axis in range(rank) if axis not in axes)
             x = self.term("TReduce", op, len(axes), self.permute(x, (*kept, *axes)))
+            if node.id in self.apart:
+                self.out.sets.append(("fusible", [x], 0))
         if node.arg.get("init") is not None:
             combine = {"SUM": "ADD", "PROD": "MUL"}.get(op, op)
             x = self.term("TBinary", combine, self.imm(node.arg["init"], accumulate), x)

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,17 +95,19 @@ def saturate(
     also: Sequence[str] = (),
     budget: Budget | None = None,
     profile: bool = False,
+    apart: Collection[str] = (),
 ) -> Saturation:
     """Inserts ``program`` (integer shapes) and runs the phases.
 
     ``profile``: run every rule by itself and count what it adds; the same fixpoint, many times as slow.
+    ``apart``: ids of REDUCE nodes that no other reduction may hold in its kernel.
 
     Raises TinycError RuleFileInvalid where the engine refuses a rule file, UnsoundUnion where two facts contradict
     each other, UnknownRuleset for a name in ``without`` or ``also`` that does not exist.
     """
     budget = budget or Budget()
     active = base.active(without, also)
-    encoded = encode(program)
+    encoded = encode(program, apart=apart)
     files: list[tuple[str, str | None]] = [(str(path), without_includes(path)) for path in base.files]
     alone: dict[str, list[tuple[str, str]]] = {}
     if profile:
@@ -132,7 +134,7 @@ def saturate(
     failed = next((message for message in messages if message.get("error")), None)
     if failed is not None and not profile and _users(base):
         # a rule of the user's may be at fault: run rule by rule to name it
-        return saturate(program, base, without, also, budget, profile=True)
+        return saturate(program, base, without, also, budget, profile=True, apart=apart)
     return _collect(messages, lost, base, budget)
 
 

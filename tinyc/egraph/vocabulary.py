@@ -152,6 +152,7 @@ VOCABULARY = Vocabulary(
         Function("ops", ("Ixs", "i64"), "i64", _LEAST, "operations in the first k indices"),
         Function("taps", ("Tensor",), "i64", _LEAST, "elements that one element is computed from"),
         Function("width", ("Tensor",), "i64", _MOST, "taps of what may be a buffer, 0 of other values"),
+        Function("fusible", ("Tensor",), "i64", _LEAST, "0 for a reduction that no other reduction may hold"),
         Function("axes-next", ("i64", "Ints", "i64"), "i64", _ONE, "number of the axis after them"),
     ),
     relations=(

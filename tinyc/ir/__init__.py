@@ -5,7 +5,7 @@ Also the data that the later stages exchange: region and plan. See docs/architec
 
 from __future__ import annotations
 
-from .diagnostics import CODES, Diagnostic, TinycError
+from .diagnostics import CATALOGUE, CODES, Diagnostic, TinycError
 from .document import dumps, parse_json, program_from_document, program_to_document
 from .dtypes import DType
 from .evaluate import evaluate
@@ -13,6 +13,7 @@ from .tiny import Node, Port, Program, TensorType
 from .verify import bind, pieces, solve_symbols, verify, warnings
 
 __all__ = [
+    "CATALOGUE",
     "CODES",
     "DType",
     "Diagnostic",

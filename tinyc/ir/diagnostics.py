@@ -1,7 +1,8 @@
 """What tinyc says when something is wrong: one form for errors, warnings and notes.
 
-Every diagnostic carries ``code, kind, at, why, suggestion`` (document 004 §14). ``at`` is a mapping with some
-of the keys ``layer, op, value, node, file, line, rule`` (resolution I-47).
+Every diagnostic carries ``code, kind, severity, at, why, suggestion`` (document 004 §14). ``at`` is a mapping
+with some of the keys ``layer, op, value, node, file, line, rule`` (resolution I-47). ``docs/diagnostics.md`` has
+a section on every code, with an example that brings it out.
 """
 
 from __future__ import annotations
@@ -9,70 +10,205 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
-#: kind -> code. E10xx Tiny IR, E13xx polyhedral, E14xx Region, E16xx e-graph and rules, E17xx running,
-#: E18xx files and command line, W2xxx warnings.
-CODES: Mapping[str, str] = MappingProxyType(
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is true of every diagnostic of one kind.
+
+    ``summary`` says what happened and ``suggestion`` what helps in general; a diagnostic itself says both with
+    the values at hand. ``warns`` is the code of the same kind where it is only a warning. A ``reserved`` code
+    keeps its number and is never emitted.
+    """
+
+    code: str
+    summary: str
+    suggestion: str
+    severity: Severity = "error"
+    warns: str | None = None
+    reserved: bool = False
+
+
+#: kind -> what it is. E10xx Tiny IR, E11xx withdrawn, E12xx and E13xx polyhedral, E14xx Region, E15xx resources of
+#: a plan, E16xx e-graph and rules, E17xx running, E18xx files and command line, W2xxx warnings.
+CATALOGUE: Mapping[str, Entry] = MappingProxyType(
     {
-        "BroadcastMismatch": "E1001",
-        "AxisSizeMismatch": "E1002",
-        "InvalidPermutation": "E1003",
-        "AccDtypeMissing": "E1004",
-        "DTypeMismatch": "E1005",
-        "MalformedDocument": "E1006",
-        "UnknownUop": "E1007",
-        "DuplicateId": "E1008",
-        "UnknownReference": "E1009",
-        "CyclicGraph": "E1010",
-        "InvalidArgument": "E1011",
-        "InvalidShape": "E1012",
-        "OutOfBoundsMap": "E1013",
-        "ExcessivePiecewise": "E1014",
-        "UnboundSymbol": "E1015",
-        "UnsupportedOp": "E1016",
-        "AxisAlignmentMismatch": "E1304",
-        "UnguardedAccess": "E1401",
-        "NonAssociativeTransform": "E1402",
-        "NeutralInvalid": "E1403",
-        "RuleFileInvalid": "E1601",
-        "UnknownRuleset": "E1602",
-        "UnsoundUnion": "E1603",
-        "EngineFailed": "E1604",
-        "InputMismatch": "E1701",
-        "TargetUnavailable": "E1702",
-        "CodegenFailed": "E1703",
-        "OutOfMemory": "E1704",
-        "FileUnreadable": "E1801",
-        "Usage": "E1802",
-        "InvalidSetting": "E1803",
-        "FileUnwritable": "E1804",
-        "ManyPieces": "W2101",
-        "BudgetExhausted": "W2601",
-        "EngineLost": "W2602",
-        "MalformedTerm": "W2603",
+        "BroadcastMismatch": Entry(
+            "E1001",
+            "two shapes that must be equal differ, or a shape cannot be broadcast to another",
+            "make them equal with RESHAPE and EXPAND",
+        ),
+        "AxisSizeMismatch": Entry(
+            "E1002",
+            "an axis or a number of elements has two sizes that must agree",
+            "make the sizes equal, or declare how the symbols are related",
+        ),
+        "InvalidPermutation": Entry(
+            "E1003",
+            "perm does not name every axis exactly once",
+            "list each of 0 to rank-1 once",
+        ),
+        "AccDtypeMissing": Entry(
+            "E1004",
+            "a REDUCE does not say in which dtype it accumulates",
+            'add "dtype", "fp32" as a rule',
+        ),
+        "DTypeMismatch": Entry(
+            "E1005",
+            "dtypes differ where they must be equal, or an operation does not exist for a dtype",
+            "insert a CAST",
+        ),
+        "MalformedDocument": Entry(
+            "E1006",
+            "a document is no JSON of the form that is read",
+            "compare it with a file of docs/examples",
+        ),
+        "UnknownUop": Entry("E1007", "an operation has an unknown name", "use one of the listed names"),
+        "DuplicateId": Entry("E1008", "two things have the same name", "rename one of them"),
+        "UnknownReference": Entry(
+            "E1009", "a name is used that nothing defines", "define it, or correct the name"
+        ),
+        "CyclicGraph": Entry("E1010", "values depend on themselves", "break the cycle"),
+        "InvalidArgument": Entry(
+            "E1011", "an argument of an operation or a function is wrong", "see what it takes"
+        ),
+        "InvalidShape": Entry(
+            "E1012", "a size is no positive integer or symbolic expression", "use sizes of at least 1"
+        ),
+        "OutOfBoundsMap": Entry(
+            "E1013", "a VIEW reads outside its operand", "shrink result_shape, or PAD the operand first"
+        ),
+        "ExcessivePiecewise": Entry(
+            "E1014",
+            "a chain of movement cuts an index space into too many pieces",
+            "merge the PADs into one, or compute something between them",
+            warns="W2101",
+        ),
+        "UnboundSymbol": Entry(
+            "E1015", "a size is still a symbol where a number is needed", "bind it with shapes"
+        ),
+        "UnsupportedOp": Entry(
+            "E1016", "a frontend operation is not known", "write it with operations that exist"
+        ),
+        "NegativeStrideUnsupported": Entry(
+            "E1102",
+            "withdrawn: FLIP and negative coefficients of a VIEW are legal",
+            "nothing to do",
+            reserved=True,
+        ),
+        "MissingDivGuard": Entry(
+            "E1203",
+            "an index expression still has a % when it reaches the Poly-View",
+            "write E % q as E - q*(E//q)",
+        ),
+        "NonSCoP": Entry(
+            "E1301",
+            "an access is not affine, so a Region ends there",
+            "bind the sizes, or write the view with affine indices and floor divisions",
+            severity="note",
+        ),
+        "AxisAlignmentMismatch": Entry(
+            "E1304",
+            "the size of an axis contradicts the signature",
+            "correct the size, or the signature's symbol",
+        ),
+        "UnguardedAccess": Entry(
+            "E1401",
+            "a Read may leave its buffer and no Select guards it",
+            "put the Read into a Select whose condition holds the index within bounds",
+        ),
+        "NonAssociativeTransform": Entry(
+            "E1402",
+            "a function was to be moved across a reduction with which it does not commute",
+            "keep the function on its side of the reduction",
+        ),
+        "NeutralInvalid": Entry(
+            "E1403",
+            "the start value of a reduction does not exist in its dtype",
+            "use a dtype that has the value, or another init",
+        ),
+        "RuleFileInvalid": Entry("E1601", "a rule file is wrong", "correct the named line of the file"),
+        "UnknownRuleset": Entry("E1602", "a ruleset was named that no file declares", "use a listed name"),
+        "UnsoundUnion": Entry(
+            "E1603",
+            "a rule made two values equal that differ in shape or dtype",
+            "leave the rule out, or correct it",
+        ),
+        "InputMismatch": Entry(
+            "E1701", "the inputs of a call are not those that the program declares", "give the declared ones"
+        ),
+        "TargetUnavailable": Entry("E1702", "the target cannot be used here", "use cpu"),
+        "CodegenFailed": Entry(
+            "E1703", "no code could be generated for a kernel", "please report it with the program"
+        ),
+        "OutOfMemory": Entry("E1704", "memory ended", "use smaller shapes or a smaller budget"),
+        "FileUnreadable": Entry("E1801", "a file cannot be read", "check its path and permissions"),
+        "Usage": Entry("E1802", "the command line is wrong", "see tinyc COMMAND --help"),
+        "InvalidSetting": Entry(
+            "E1803", "an environment variable has a value that it cannot have", "see docs/environment.md"
+        ),
+        "FileUnwritable": Entry("E1804", "a file cannot be written", "give a folder that can be written"),
+        "BudgetExhausted": Entry(
+            "W2601",
+            "optimisation stopped at a limit; the best program so far is used",
+            "raise the budget, or leave out the ruleset that grew",
+            severity="warning",
+        ),
+        "EngineLost": Entry(
+            "W2602",
+            "the process of the e-graph ended; what it had sent is used",
+            "raise the budget's memory or seconds",
+            severity="warning",
+        ),
+        "MalformedTerm": Entry(
+            "W2603",
+            "rules made terms that mean nothing; they were left out",
+            "correct the rules that made them",
+            severity="warning",
+        ),
     }
 )
+
+#: kind -> code. The one kind that is a warning below its hard limit has the code of the error here.
+CODES: Mapping[str, str] = MappingProxyType({kind: entry.code for kind, entry in CATALOGUE.items()})
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One finding. ``details`` holds the values that matter (shapes, dtypes) as strict-JSON values."""
+    """One finding. ``details`` holds the values that matter (shapes, dtypes) as strict-JSON values.
+
+    ``at`` loses the keys without a value. ``warning`` is for a kind that can be a warning or an error
+    (``Entry.warns``).
+    """
 
     kind: str
     why: str
     suggestion: str
-    at: Mapping[str, str] = field(default_factory=dict)
+    at: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
+    warning: bool = False
+
+    def __post_init__(self) -> None:
+        place = {key: str(value) for key, value in self.at.items() if value is not None}
+        object.__setattr__(self, "at", place)
 
     @property
     def code(self) -> str:
-        return CODES[self.kind]
+        entry = CATALOGUE[self.kind]
+        return entry.warns if self.warning and entry.warns else entry.code
+
+    @property
+    def severity(self) -> Severity:
+        return "warning" if self.warning else CATALOGUE[self.kind].severity
 
     def to_json(self) -> dict[str, Any]:
         return {
             "code": self.code,
             "kind": self.kind,
+            "severity": self.severity,
             "at": dict(self.at),
             "why": self.why,
             "suggestion": self.suggestion,
@@ -85,7 +221,7 @@ class Diagnostic:
 
 
 class TinycError(Exception):
-    """Every failure that tinyc reports. Attributes: ``code, kind, at, why, suggestion, details``."""
+    """Every failure that tinyc reports. Attributes: ``code, kind, severity, at, why, suggestion, details``."""
 
     def __init__(
         self,
@@ -95,8 +231,7 @@ class TinycError(Exception):
         at: Mapping[str, object] | None = None,
         **details: Any,
     ) -> None:
-        place = {key: str(value) for key, value in (at or {}).items() if value is not None}
-        self.diagnostic = Diagnostic(kind, why, suggestion, place, details)
+        self.diagnostic = Diagnostic(kind, why, suggestion, at or {}, details)
         super().__init__(str(self.diagnostic))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -111,6 +246,10 @@ class TinycError(Exception):
     @property
     def kind(self) -> str:
         return self.diagnostic.kind
+
+    @property
+    def severity(self) -> Severity:
+        return self.diagnostic.severity
 
     @property
     def at(self) -> Mapping[str, str]:

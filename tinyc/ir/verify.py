@@ -157,16 +157,17 @@ def pieces(program: Program) -> dict[str, int]:
 
 
 def warnings(program: Program, limit: int = WARN_PIECES) -> tuple[Diagnostic, ...]:
-    """ManyPieces for every node at which a chain of PADs first reaches more than ``limit`` pieces."""
+    """W2101 for every node at which a chain of PADs first reaches more than ``limit`` pieces."""
     counts = pieces(program)
     found = []
     for node in program.nodes:
         before = max((counts[source] for source in node.operands()), default=0)
         if node.uop == "PAD" and counts[node.id] > limit >= before:
             why = f"PAD {show(node.id)} is cut into {counts[node.id]} pieces (more than {limit})"
-            at = {key: str(value) for key, value in place(node.id, node.uop).items()}
             suggestion = "merge the PADs before it into one"
-            found.append(Diagnostic("ManyPieces", why, suggestion, at, {"pieces": counts[node.id]}))
+            details = {"pieces": counts[node.id]}
+            at = place(node.id, node.uop)
+            found.append(Diagnostic("ExcessivePiecewise", why, suggestion, at, details, warning=True))
     return tuple(found)
 
 
