@@ -106,7 +106,19 @@ BAD = [
 
 
 @pytest.mark.spec(
-    "002-04", "002-10", "002-13", "002-26", "002-28", "002-29", "002-30", "002-31", "002-32", "004-030"
+    "002-04",
+    "002-10",
+    "002-13",
+    "002-26",
+    "002-28",
+    "002-29",
+    "002-30",
+    "002-31",
+    "002-32",
+    "004-030",
+    "002-05",
+    "I-19",
+    "I-23",
 )
 @pytest.mark.parametrize("kind, word, uops", BAD, ids=[f"{at}-{bad[0]}" for at, bad in enumerate(BAD)])
 def test_each_fault_has_its_diagnostic(kind, word, uops):
@@ -129,7 +141,7 @@ def test_all_kinds_of_tiny_ir_are_covered():
     assert {kind for kind, code in CODES.items() if code.startswith("E10")} <= provoked
 
 
-@pytest.mark.spec("004-032", "004-033")
+@pytest.mark.spec("004-032", "004-033", "I-20", "I-21")
 def test_flip_negative_coefficients_and_steps_are_no_errors():
     load(T, op("f", "FLIP", "t", axes=[0, 1]))
     load(T, op("v", "VIEW", "t", result_shape=[3], index_map={"map": [1, "2-i0"]}))
@@ -225,7 +237,7 @@ def pads(count: int):
     return [*chain, *(op(f"p{at}", "PAD", f"p{at - 1}", pad=[[1, 0]]) for at in range(1, count + 1))]
 
 
-@pytest.mark.spec("002-33", "004-027")
+@pytest.mark.spec("002-33", "004-027", "I-09")
 def test_pieces():
     program = load(*pads(20), op("s", "SHRINK", "p20", lo=[1], hi=[9]), op("n", "NEG", "s"))
     counts = pieces(program)

@@ -85,7 +85,7 @@ BINARY = {
 }
 
 
-@pytest.mark.spec("002-23", "002-12", "004-020")
+@pytest.mark.spec("002-23", "004-020", "004-026")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("uop", BINARY)
 def test_binary(uop, dtype):
@@ -113,6 +113,7 @@ def test_i32_negation_of_the_least_and_0d_arrays_wrap_silently():
     same(one("RELU", ["i32"], [least]), np.array(0, np.int32))
 
 
+@pytest.mark.spec("I-22")
 @pytest.mark.parametrize("dtype", [*FLOATS, "i32", "bool"])
 def test_comparisons_give_bool(dtype):
     a = np.array([0, 1, 1, 0], np.float32).astype(NUMPY[dtype])
@@ -134,6 +135,7 @@ def test_max_and_min_of_bool_are_or_and_and():
     same(one("MIN", ["bool", "bool"], [a, b]), a & b)
 
 
+@pytest.mark.spec("002-23", "002-12", "004-020")
 @pytest.mark.parametrize("dtype", [*FLOATS, "i32", "bool"])
 def test_where(dtype):
     cond = np.array([True, False, True])
@@ -175,7 +177,9 @@ def test_cast(source, to, given, wanted):
 SHAPED = [np.arange(24).reshape(2, 3, 4).astype(NUMPY[dtype]) for dtype in (*FLOATS, "i32", "bool")]
 
 
-@pytest.mark.spec("002-14", "002-15", "002-17", "002-18", "002-19", "002-21", "004-019", "004-032", "004-033")
+@pytest.mark.spec(
+    "002-14", "002-15", "002-17", "002-18", "002-19", "002-21", "004-019", "004-032", "004-033", "004-026"
+)
 @pytest.mark.parametrize("x", SHAPED, ids=lambda x: str(x.dtype))
 def test_movement(x):
     dtype = next(each.value for each in DType if each.numpy == x.dtype)
@@ -197,7 +201,7 @@ def test_pad_values(rng):
     same(one("PAD", ["fp32"], [x], pad=[1, 1], value=-0.0), np.array([-0.0, 1, 2, -0.0], np.float32))
 
 
-@pytest.mark.spec("002-16")
+@pytest.mark.spec("002-16", "I-07")
 def test_expand_in_its_three_forms():
     x = np.arange(3, dtype=np.float32)
     wanted = np.broadcast_to(x[:, None], (3, 4)).copy()
@@ -214,7 +218,7 @@ def test_expand_in_its_three_forms():
     same(one("EXPAND", ["fp32"], [scalar], result_shape=[2, 2]), np.full((2, 2), 2, np.float32))
 
 
-@pytest.mark.spec("002-20", "002-40")
+@pytest.mark.spec("002-20", "002-40", "I-57")
 def test_view():
     x = np.arange(20, dtype=np.float32).reshape(4, 5)
     windows = np.lib.stride_tricks.sliding_window_view(x, (3, 2))[:, ::2].copy()
@@ -237,6 +241,7 @@ def test_view():
     )
 
 
+@pytest.mark.spec("004-019")
 def test_valid():
     program = load({"id": "v", "uop": "VALID", "arg": {"result_shape": [4, 3], "lo": [1, -1], "hi": [9, 2]}})
     wanted = np.zeros((4, 3), bool)
@@ -249,7 +254,7 @@ def test_valid():
 REDUCERS = {"SUM": np.sum, "PROD": np.prod, "MAX": np.max, "MIN": np.min}
 
 
-@pytest.mark.spec("002-24", "002-28", "004-021", "004-029")
+@pytest.mark.spec("002-24", "002-28", "004-021", "004-029", "004-026", "I-56")
 @pytest.mark.parametrize("dtype", [*FLOATS, "i32"])
 @pytest.mark.parametrize("name", REDUCERS)
 @pytest.mark.parametrize("axes", [[0], [1], [-1], [0, 2], [2, 0], [0, 1, 2]])
@@ -264,6 +269,7 @@ def test_reduce(rng, name, dtype, axes):
     np.testing.assert_array_equal(with_init.astype(np.int64), combine(2, wanted.astype(np.int64)))
 
 
+@pytest.mark.spec("004-002")
 def test_sums_accumulate_in_fp32():
     ones = np.ones(1000, BF16)
     same(one("REDUCE", ["bf16"], [ones], op="SUM", axes=[0], dtype="bf16"), np.array(1000, BF16))
@@ -289,6 +295,7 @@ def test_init_is_combined_before_rounding():
     same(got, np.array(2052, np.float16))
 
 
+@pytest.mark.spec("I-56")
 @pytest.mark.parametrize("name", ["MAX", "MIN", "SUM", "PROD"])
 def test_reductions_propagate_nan(name):
     x = np.array([[1.0, np.nan, 3.0], [1.0, 2.0, 3.0]], np.float32)
@@ -331,7 +338,7 @@ def product(dtype, shape, axes, acc, left="x", right="y"):
     ]
 
 
-@pytest.mark.spec("002-27")
+@pytest.mark.spec("002-27", "I-08")
 def test_products_of_fp16_are_not_rounded_before_a_wider_sum():
     x = np.array([1.0009765625, 1.0], np.float16)
     y = np.array([1.0009765625, -1.0], np.float16)

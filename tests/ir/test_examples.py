@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ir_programs import ATTENTION, ATTENTION_004, CONV, CONV_004, GEMM, GEMM_004
+from ir_programs import ATTENTION, ATTENTION_004, CONV, CONV_004, GEMM, GEMM_004, leaf, load, op
 
 from tinyc.ir import bind, dumps, evaluate, parse_json, program_from_document, program_to_document
 
@@ -38,7 +38,7 @@ def softmax(s: np.ndarray) -> np.ndarray:
     return e / e.sum(axis=-1, keepdims=True)
 
 
-@pytest.mark.spec("002-36", "002-38", "002-34")
+@pytest.mark.spec("002-36", "002-38", "002-34", "002-03")
 @pytest.mark.parametrize("m, n, k", [(150, 130, 70), (1, 1, 1), (64, 64, 64), (5, 7, 1)])
 def test_gemm(rng, m, n, k):
     a, b = halves(rng, m, k), halves(rng, k, n)
@@ -47,7 +47,21 @@ def test_gemm(rng, m, n, k):
     np.testing.assert_allclose(c, (a.astype(np.float64) @ b.astype(np.float64)), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.spec("002-39", "002-40")
+@pytest.mark.spec("002-37", "002-03")
+def test_gemm_without_a_permutation(rng):
+    """RESHAPE and EXPAND alone align B, where k stands before n in the product."""
+    full = {"result_shape": ["M", "K", "N"]}
+    program = load(
+        leaf("A", ["M", "K"]), leaf("B", ["K", "N"]),
+        op("a", "RESHAPE", "A", result_shape=["M", "K", 1]), op("b", "RESHAPE", "B", result_shape=[1, "K", "N"]),
+        op("left", "EXPAND", "a", **full), op("right", "EXPAND", "b", **full),
+        op("product", "MUL", "left", "right"), op("c", "REDUCE", "product", op="SUM", axes=["K"], dtype="fp32"),
+    )  # fmt: skip
+    a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((5, 7), (7, 4)))
+    np.testing.assert_array_equal(evaluate(program, {"A": a, "B": b})[0], a @ b)
+
+
+@pytest.mark.spec("002-39", "002-40", "002-03", "I-14", "I-16")
 @pytest.mark.parametrize("h, w", [(5, 5), (6, 6), (7, 4)])
 def test_grouped_conv(rng, h, w):
     x, weights, bias = halves(rng, 2, 6, h, w), halves(rng, 4, 3, 3, 3), halves(rng, 4)
@@ -57,7 +71,7 @@ def test_grouped_conv(rng, h, w):
     np.testing.assert_allclose(y, wanted, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.spec("002-41", "002-42")
+@pytest.mark.spec("002-41", "002-42", "002-03", "004-034", "I-17", "I-18")
 @pytest.mark.parametrize("m, n", [(4, 4), (4, 9)])
 @pytest.mark.parametrize("text", [ATTENTION, ATTENTION_004])
 def test_attention(rng, text, m, n):
@@ -67,7 +81,7 @@ def test_attention(rng, text, m, n):
     np.testing.assert_allclose(p, softmax(scores), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.spec("004-034", "004-022", "002-02")
+@pytest.mark.spec("004-034", "004-022", "002-02", "I-05", "I-22")
 def test_gemm_of_document_004(rng):
     a, b, bias = halves(rng, 6, 5), halves(rng, 5, 4), halves(rng, 4)
     program = read(GEMM_004)
@@ -79,7 +93,7 @@ def test_gemm_of_document_004(rng):
     np.testing.assert_allclose(c, wanted, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.spec("004-034", "004-022")
+@pytest.mark.spec("004-034", "004-022", "I-23")
 @pytest.mark.parametrize("h, w", [(5, 5), (6, 8)])
 def test_conv_of_document_004(rng, h, w):
     x, weights = halves(rng, 2, 3, h, w), halves(rng, 4, 3, 3, 3)
@@ -96,7 +110,7 @@ def test_round_trip_is_byte_stable(text):
     assert read(first) == read(text)
 
 
-@pytest.mark.spec("002-35")
+@pytest.mark.spec("002-35", "I-11")
 def test_no_contract_is_left_and_ids_are_the_documents():
     gemm = read(GEMM)
     assert [node.id for node in gemm.nodes if "." not in node.id] == [f"n{at}" for at in range(10)]

@@ -275,7 +275,9 @@ def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
     for shape in shapes:
         for axis, dim in enumerate(shape, rank - len(shape)):
             if dim != 1 and result[axis] not in (1, dim):
-                raise _broadcast_error(op, *shapes)
+                back = axis - rank  # from the right, where shapes are aligned
+                other = next(one for one in shapes if len(one) >= -back and one[back] == result[axis])
+                raise _broadcast_error(op, other, shape)
             result[axis] = dim if dim != 1 else result[axis]
     return tuple(result)
 
@@ -318,12 +320,20 @@ def dtype_error(op: str, have: object, want: DType) -> TinycError:
     )
 
 
-def _broadcast_error(op: str, *shapes: Sequence[Dim]) -> TinycError:
+def _broadcast_error(op: str, left: Sequence[Dim], right: Sequence[Dim]) -> TinycError:
+    both = f"{show_shape(tuple(left))} and {show_shape(tuple(right))}"
+    clash = [
+        f"{a} against {b}"
+        for a, b in zip(left[::-1], right[::-1], strict=False)
+        if a != b and 1 not in (a, b)
+    ]
     return TinycError(
         "BroadcastMismatch",
-        f"shapes {' and '.join(show_shape(tuple(shape)) for shape in shapes)} do not broadcast (right-aligned, sizes equal or 1)",
+        f"shapes {both} do not broadcast{f', {clash[0]}' if clash else ''} (right-aligned, sizes equal or 1)",
         "reshape or slice one side so that the sizes agree",
         {"layer": "frontend", "op": op},
+        lhs_shape=list(left),
+        rhs_shape=list(right),
     )
 
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tinyc.ir import dims
 from tinyc.ir.args import is_name
 from tinyc.ir.diagnostics import TinycError, show, show_shape
-from tinyc.ir.document import program_from_document
+from tinyc.ir.document import dumps, parse_json, program_from_document, program_to_document
 from tinyc.ir.dtypes import DType
+from tinyc.ir.signature import attributes, said
 from tinyc.ir.tiny import Dim, Imm, Program, Shape, TensorType
 
 from .builder import Builder, dtype_named
@@ -27,6 +28,8 @@ from .sizes import size
 from .tensor import Tensor
 
 _ENTRY_KEYS = ("tensor", "role", "mutability", "storage", "alignment", "layout")
+#: the op of a node that holds a whole Tiny document
+TINY = "Tiny"
 #: nodes that only mark inputs and outputs, for debugging (I-06)
 _MARKERS = ("Input", "Output")
 
@@ -48,7 +51,45 @@ class _Node:
 
 def load_frontend(document: object) -> Program:
     """The verified Program of a parsed Frontend document. Raises TinycError naming the node at fault."""
-    return program_from_document(frontend_to_tiny(document))
+    if (inner := _tiny_within(document)) is not None:
+        return program_from_document(inner)
+    program = program_from_document(frontend_to_tiny(document))
+    try:
+        return replace(program, frontend=dumps(document))
+    except (TypeError, ValueError):  # a parsed document that was made in Python and holds what JSON does not
+        return program
+
+
+def frontend_document(program: Program) -> dict[str, Any]:
+    """The Frontend document of ``program``: the one it was read from, sizes not bound.
+
+    A program that was not written in Frontend operations is one node of op "Tiny", which holds its Tiny document.
+    """
+    if program.frontend:
+        document: dict[str, Any] = parse_json(program.frontend)
+        return document
+    tiny = program_to_document(program)
+    outputs = list(dict.fromkeys(port.name for port in program.outputs))
+    inputs = [port.name for port in program.inputs]
+    types = {port.name: program.types[port.node] for port in (*program.outputs, *program.inputs)}
+    tensors = {
+        name: {"dtype": types[name].dtype.value, "shape": list(types[name].shape)}
+        for name in dict.fromkeys((*inputs, *outputs))
+    }
+    node = {"op": TINY, "name": "tiny", "inputs": inputs, "outputs": outputs, "attrs": tiny}
+    signature = {
+        "inputs": [{"tensor": port.name, **said(port)} for port in program.inputs],
+        "outputs": [{"tensor": port.name, **said(port)} for port in program.outputs],
+    }
+    return {"signature": signature, "tensors": tensors, "graph": [node]}
+
+
+def _tiny_within(document: object) -> object:
+    """The Tiny document of a graph whose only node is one of op "Tiny"; None for any other graph."""
+    graph = document.get("graph") if isinstance(document, Mapping) else None
+    if isinstance(graph, list) and len(graph) == 1 and isinstance(graph[0], Mapping):
+        return graph[0].get("attrs", {}) if graph[0].get("op") == TINY else None
+    return None
 
 
 def frontend_to_tiny(document: object) -> dict[str, Any]:
@@ -90,7 +131,12 @@ def frontend_to_tiny(document: object) -> dict[str, Any]:
                 raise TinycError(error.kind, error.why, error.suggestion, at, **error.details) from None
             except dims.DimError as error:
                 raise TinycError("InvalidShape", str(error), "use simpler sizes", node.at) from None
-    return builder.document({entry["tensor"]: values[entry["tensor"]].value for entry in results})
+    tiny = builder.document({entry["tensor"]: values[entry["tensor"]].value for entry in results})
+    for key, listed in (("inputs", entries), ("outputs", results)):
+        for port, entry in zip(tiny["signature"][key], listed, strict=True):
+            said = {**document["tensors"].get(entry["tensor"], {}), **entry}
+            port.update((name, said[name]) for name in _ENTRY_KEYS if said.get(name) is not None)
+    return tiny
 
 
 def _declared(
@@ -119,15 +165,7 @@ def _entries(given: list[Any], what: str) -> list[dict[str, Any]]:
             raise _malformed(f"{what} has {show(each)}", 'give {"tensor": name}')
         _only_keys(entry, _ENTRY_KEYS, f"an entry of {what}")
         _name(entry["tensor"], what)
-        if entry.get("role", "data") not in ("data", "param"):
-            raise _malformed(f"role of {show(entry['tensor'])} is {show(entry['role'])}", "use data or param")
-        if entry.get("mutability", "immutable") != "immutable":
-            raise _malformed(
-                f"mutability of {show(entry['tensor'])} is {show(entry['mutability'])}",
-                "use immutable: nodes are pure and inputs are never written",
-            )
-        if not isinstance(entry.get("storage", ""), str):
-            raise _malformed(f"storage of {show(entry['tensor'])} is {show(entry['storage'])}", "give a text")
+        attributes(entry, f"{what}[{len(entries)}]", "frontend")
         entries.append(entry)
     names = [entry["tensor"] for entry in entries]
     for name in names:

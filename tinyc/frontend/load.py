@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +24,36 @@ def load(source: str | os.PathLike[str] | dict[str, Any]) -> Program:
     with a comment). JSON and JSONC are read. Raises TinycError: FileUnreadable for a file that is missing, not
     UTF-8 or larger than 256 MiB, MalformedDocument, and what verification finds.
     """
+    return program_of(read_document(source), source)
+
+
+def read_document(source: str | os.PathLike[str] | dict[str, Any]) -> Any:
+    """``source`` of :func:`load`, parsed but not looked at."""
     if isinstance(source, dict):
-        return _from_document(source)
+        return source
     if isinstance(source, str) and _is_text(source):
-        return _from_document(parse_json(source))
+        return parse_json(source)
     if not isinstance(source, str | os.PathLike):
         raise _unknown(f"{show(source)} is neither a path nor a document")
-    path = os.fspath(source)
+    with naming(source):
+        return parse_json(_read(os.fspath(source)))
+
+
+def program_of(document: object, source: object) -> Program:
+    """The Program of what :func:`read_document` found at ``source``."""
+    with naming(source):
+        return _from_document(document)
+
+
+@contextmanager
+def naming(source: object) -> Iterator[None]:
+    """Errors say in which file they are, where ``source`` is a path."""
     try:
-        return _from_document(parse_json(_read(path)))
+        yield
     except TinycError as error:
-        at = {"file": path, **error.at}
+        if not isinstance(source, str | os.PathLike) or (isinstance(source, str) and _is_text(source)):
+            raise
+        at = {"file": os.fspath(source), **error.at}
         raise TinycError(error.kind, error.why, error.suggestion, at, **error.details) from None
 
 
@@ -71,6 +92,13 @@ def _from_document(document: object) -> Program:
         return load_frontend(inner)
     if kinds == ["uops"]:
         return program_from_document(inner)
+    if isinstance(inner, dict) and inner.keys() & {"region", "plan"}:
+        raise TinycError(
+            "MalformedDocument",
+            "the document is a dump of Regions or Plans, which come after a program",
+            "give it to optimize_and_compile, which goes on from there",
+            {"layer": "frontend"},
+        )
     raise _unknown(f"the document has {'both' if kinds else 'neither of'} 'graph' and 'uops'")
 
 

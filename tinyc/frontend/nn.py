@@ -110,11 +110,17 @@ def conv(
     per_group = dims.floordiv(out_channels, groups)
     if dims.mul(per_group, groups) != out_channels:
         raise _error(
-            "AxisSizeMismatch", "conv", f"{out_channels} output channels in {groups} groups", "use a divisor"
+            "AxisSizeMismatch",
+            "conv",
+            f"{out_channels} output channels do not split into {groups} groups",
+            "make groups divide them",
         )
     if not all(isinstance(taps, int) for taps in kernel):
         raise _error(
-            "InvalidShape", "conv", f"kernel {show_shape(tuple(kernel))}", "make the kernel integers"
+            "InvalidShape",
+            "conv",
+            f"the kernel is {show_shape(tuple(kernel))}",
+            "bind its sizes to integers first",
         )
     taps = tuple(int(dim) for dim in kernel)
     pads = conv_pads(pad, count)
@@ -131,7 +137,8 @@ def conv(
     summed = contract(moved, filters, 1 + count, acc).reshape((batch, out_channels, *outs))
     if bias is not None:
         if bias.value.shape != (out_channels,):
-            raise _error("AxisSizeMismatch", "conv", f"bias {_shape(bias)}", f"give bias as [{out_channels}]")
+            why = f"bias is {_shape(bias)} where there are {out_channels} output channels"
+            raise _error("AxisSizeMismatch", "conv", why, f"give bias as [{out_channels}]")
         summed = summed + bias.cast(summed.dtype).reshape((out_channels, *(1,) * count))
     return summed.cast(dtype or x.dtype)
 
@@ -287,8 +294,13 @@ def _masked(scores: Tensor, mask: Tensor, group: int) -> Tensor:
         split = (1, 1) if heads == 1 else (scores.value.shape[-4], group)
         mask = mask.reshape((*mask.value.shape[:-3], *split, *mask.value.shape[-2:]))
     if mask.ndim > scores.ndim:
-        raise _error(
-            "BroadcastMismatch", "attention", f"mask {_shape(mask)} has too many axes", "drop leading axes"
+        raise TinycError(
+            "BroadcastMismatch",
+            f"the mask {_shape(mask)} has more axes than the scores {_shape(scores)}",
+            "drop leading axes of the mask",
+            {"layer": "frontend", "op": "attention"},
+            lhs_shape=list(scores.value.shape),
+            rhs_shape=list(mask.value.shape),
         )
     if mask.dtype is DType.BOOL:
         return _choose(mask, scores)

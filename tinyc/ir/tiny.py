@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from .dtypes import DType
+from .region import ROW_MAJOR, Layout
 
 Dim = int | str
 """A size: an integer >= 1, or the canonical text of an integer expression over symbols, such as ``"2*M+1"``."""
@@ -78,10 +79,19 @@ class Node:
 
 @dataclass(frozen=True)
 class Port:
-    """One input or output of a program: the caller's name, and the node that holds the value."""
+    """One input or output of a program: the caller's name, and the node that holds the value.
+
+    The rest is the ABI of the Graph Signature (document 004 §2.2); :class:`tinyc.ir.signature.Argument` says what each
+    means. ``alignment``: None where the document does not say.
+    """
 
     name: str
     node: str
+    role: str = "data"
+    mutability: str = "immutable"
+    alignment: int | None = None
+    layout: Layout = ROW_MAJOR
+    storage: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +100,7 @@ class Program:
 
     ``inputs`` and ``outputs`` are in signature order (for a document without signature: INPUT nodes in document
     order, sinks of the DAG in document order). ``symbols``: the free symbols of all shapes, sorted.
+    ``frontend``: the text of the Frontend document that it comes from, empty where there is none.
     Built only by ``tinyc.ir.verify.verify``.
     """
 
@@ -98,6 +109,7 @@ class Program:
     outputs: tuple[Port, ...]
     types: Mapping[str, TensorType]
     symbols: tuple[str, ...] = ()
+    frontend: str = field(default="", compare=False, repr=False)
 
     def node(self, id: str) -> Node:
         return self._index[id]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from . import dims
@@ -49,7 +50,8 @@ def check_node(node: Node, types: dict[str, TensorType]) -> Node:
         raise TinycError("UnknownUop", f"{show(node.uop)} is no uop", suggestion, place(node.id))
     where = place(node.id, node.uop)
     if not isinstance(node.id, str) or not is_name(node.id):
-        raise TinycError("MalformedDocument", f"the id {show(node.id)}", "use a short printable text", where)
+        why = f"the id {show(node.id)} is no short printable text"
+        raise TinycError("MalformedDocument", why, "rename the node", where)
     if len(node.src) != ARITY[node.uop]:
         why = f"{node.uop} {show(node.id)} has {len(node.src)} sources and needs {ARITY[node.uop]}"
         raise TinycError("InvalidArgument", why, "give one source per operand", where)
@@ -107,7 +109,9 @@ def bind(program: Program, bindings: Mapping[str, int]) -> Program:
             raise TinycError("InvalidShape", why, "use simpler shapes", place(node.id, node.uop)) from None
         return Node(node.id, node.uop, node.src, arg, node.tag)
 
-    return verify(map(bound, program.nodes), program.inputs, program.outputs)
+    return replace(
+        verify(map(bound, program.nodes), program.inputs, program.outputs), frontend=program.frontend
+    )
 
 
 def solve_symbols(program: Program, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -167,7 +171,7 @@ def warnings(program: Program, limit: int = WARN_PIECES) -> tuple[Diagnostic, ..
             suggestion = "merge the PADs before it into one"
             details = {"pieces": counts[node.id]}
             at = place(node.id, node.uop)
-            found.append(Diagnostic("ExcessivePiecewise", why, suggestion, at, details, warning=True))
+            found.append(Diagnostic("ExcessivePiecewise", why, suggestion, at, details, "warning"))
     return tuple(found)
 
 
@@ -236,7 +240,12 @@ def _cycle(
         at = next(source for source in sources_of(blocked[at]) if source in blocked)
     ring = list(path)[list(path).index(at) :]
     shown = " -> ".join(show(id) for id in [*ring[:6], *(["…"] if len(ring) > 6 else []), at])
-    return TinycError("CyclicGraph", f"nodes depend on themselves: {shown}", "break the cycle", place(at))
+    return TinycError(
+        "CyclicGraph",
+        f"nodes depend on themselves: {shown}",
+        "make one of them read something else",
+        place(at),
+    )
 
 
 def _ports(ports: Iterable[Port], what: str) -> tuple[Port, ...]:
@@ -258,7 +267,8 @@ def _check_ports(nodes: Sequence[Node], inputs: Sequence[Port], outputs: Sequenc
     for port in (*inputs, *outputs):
         if port.node not in uops:
             why = f"the signature names {show(port.node)}, which is no node of the document"
-            raise TinycError("UnknownReference", why, "name a node", {"layer": "tiny", "value": port.name})
+            suggestion = "give it the id of a node, or leave the signature out"
+            raise TinycError("UnknownReference", why, suggestion, {"layer": "tiny", "value": port.name})
     named = {port.node for port in inputs}
     declared = {id for id, uop in uops.items() if uop == "INPUT"}
     if named != declared or len(named) != len(inputs):
@@ -266,7 +276,8 @@ def _check_ports(nodes: Sequence[Node], inputs: Sequence[Port], outputs: Sequenc
         why = f"the inputs of the signature are not the INPUT nodes; in question: {odd}"
         raise TinycError("MalformedDocument", why, "list every INPUT node once", {"layer": "tiny"})
     if not outputs:
-        raise TinycError("MalformedDocument", "the program has no output", "add a node", {"layer": "tiny"})
+        suggestion = "add a node that is no INPUT, or name one in the signature's outputs"
+        raise TinycError("MalformedDocument", "the program has no output", suggestion, {"layer": "tiny"})
 
 
 def _symbols(nodes: Sequence[Node]) -> tuple[str, ...]:
