@@ -1,12 +1,14 @@
 """What a Region computes, by numpy: the oracle that generated kernels are held against. No loops, no LLVM.
 
-Each let is an array over the axes it depends on. Work in fp32 (i32: 32 bits that wrap), rounded to the let's dtype.
+Each let is an array over the axes it depends on, in the order of ``tinyc.ir.explicit``. Work in fp32 (i32: 32 bits that
+wrap), rounded to the let's dtype. Both forms of a Region are played back: BroadcastInDim and Transpose move dimensions
+of arrays, by number, so that a wrong one shows. A buffer's layout says nothing about values (document 004 §6.11).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinyc.ir.dtypes import DType, from_bits
+from tinyc.ir.explicit import Axes, axis_facts
 from tinyc.ir.index import Affine
+from tinyc.ir.plan import Extracted
 from tinyc.ir.region import (
     Axis,
     Binary,
+    BroadcastInDim,
     Cast,
     Const,
     Let,
@@ -25,9 +30,11 @@ from tinyc.ir.region import (
     Reduce,
     Region,
     Select,
+    Stream,
+    Transpose,
     Unary,
     Within,
-    free_axes,
+    operands,
 )
 
 Array = NDArray[Any]
@@ -69,27 +76,55 @@ class _Span:
     stop: int
 
 
+def play(extracted: Extracted, inputs: Sequence[Array]) -> list[Array]:
+    """The outputs of a whole program, in signature order: its Regions in the order of the ExecutionPlan, by numpy.
+
+    ``inputs``: one array per input of the program, of its dtype and shape. Nothing is shared with generated code.
+    """
+    plan = extracted.execution
+    shapes = {buffer.id: buffer.shape for buffer in plan.buffers}
+    arrays = {id: np.asarray(array) for id, array in zip(plan.input_buffers, inputs, strict=True)}
+    for step in plan.instructions:
+        region = extracted.regions[step.kernel]
+        sources = zip(region.inputs, step.inputs, strict=True)
+        made = evaluate_region(region, {ref.name: arrays[id].reshape(ref.shape) for ref, id in sources})
+        arrays |= {id: made[ref.name] for ref, id in zip(region.outputs, step.outputs, strict=True)}
+    return [arrays[id].reshape(shapes[id]).copy() for id in plan.output_buffers]
+
+
 def evaluate_region(region: Region, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The outputs of ``region`` by name. ``inputs``: one array per input buffer, of its dtype and shape."""
     outputs = {ref.name: np.empty(ref.shape, ref.dtype.numpy) for ref in region.outputs}
+    axes = axis_facts(region).axes
+    widest = _widest(region, axes)
     pending = [tuple(_Span(axis, 0, axis.size) for axis in region.iters)]
     while pending:
         spans = pending.pop()
-        if _largest(region, spans) > LIMIT and (halves := _halve(spans)) is not None:
+        if _largest(region, widest, spans) > LIMIT and (halves := _halve(spans)) is not None:
             pending += halves
             continue
         place = tuple(slice(span.start, span.stop) for span in spans)
-        for name, value in _Evaluation(region, inputs, spans).outputs().items():
+        for name, value in _Evaluation(region, axes, inputs, spans).outputs().items():
             outputs[name][place] = value
     return outputs
 
 
-def _largest(region: Region, spans: tuple[_Span, ...]) -> int:
+def _widest(region: Region, axes: Mapping[str, Axes]) -> set[frozenset[str]]:
+    """The sets of axes over which arrays are made, those inside reductions included."""
+    found = {frozenset(own) for own in axes.values()}
+    for let in region.lets:
+        if isinstance(let.value, Reduce | Stream):
+            bound = {axis.name for axis in let.value.axes}
+            found.add(frozenset(bound.union(*(axes[name] for name in operands(let.value)))))
+    return found
+
+
+def _largest(region: Region, widest: set[frozenset[str]], spans: tuple[_Span, ...]) -> int:
     sizes = {span.axis.name: span.stop - span.start for span in spans}
     for let in region.lets:
-        if isinstance(let.value, Reduce):
+        if isinstance(let.value, Reduce | Stream):
             sizes |= {axis.name: axis.size for axis in let.value.axes}
-    return max((math.prod(sizes[name] for name in axes) for axes in free_axes(region).values()), default=0)
+    return max((math.prod(sizes[name] for name in axes) for axes in widest), default=0)
 
 
 def _halve(spans: tuple[_Span, ...]) -> list[tuple[_Span, ...]] | None:
@@ -105,39 +140,46 @@ def _halve(spans: tuple[_Span, ...]) -> list[tuple[_Span, ...]] | None:
 class _Evaluation:
     """One evaluation over a part of the iters."""
 
-    def __init__(self, region: Region, inputs: Mapping[str, Array], spans: tuple[_Span, ...]) -> None:
-        self.region, self.inputs = region, inputs
+    def __init__(
+        self,
+        region: Region,
+        axes: Mapping[str, Axes],
+        inputs: Mapping[str, Array],
+        spans: tuple[_Span, ...],
+    ) -> None:
+        self.region, self.axes, self.inputs = region, axes, inputs
         self.iters = tuple(span.axis.name for span in spans)
-        self.free = free_axes(region)
         self.points = {span.axis.name: np.arange(span.start, span.stop) for span in spans}
         for let in region.lets:
-            if isinstance(let.value, Reduce):
+            if isinstance(let.value, Reduce | Stream):
                 self.points |= {axis.name: np.arange(axis.size) for axis in let.value.axes}
-        self.rank = {name: number for number, name in enumerate(self.points)}
-        self.lets = {let.name: let for let in region.lets}
+        self.dtypes = {let.name: let.dtype for let in region.lets}
         self.values: dict[str, Array] = {}
 
     def outputs(self) -> dict[str, Array]:
         with np.errstate(all="ignore"):
             for let in self.region.lets:
-                self.values[let.name] = self._round(self._value(let), let.dtype)
-        shape = tuple(len(self.points[name]) for name in self.iters)
+                value = self._round(self._value(let), let.dtype)
+                self.values[let.name] = np.broadcast_to(value, self._shape(self.axes[let.name]))
+        shape = self._shape(self.iters)
         found = {}
         for item in self.region.yields:
             value = self._over(item.value, self.iters)
-            found[item.to] = np.broadcast_to(value, shape).astype(self.lets[item.value].dtype.numpy)
+            found[item.to] = np.broadcast_to(value, shape).astype(self.dtypes[item.value].numpy)
         return found
 
-    def _axes(self, names: frozenset[str]) -> tuple[str, ...]:
-        return tuple(sorted(names, key=self.rank.__getitem__))
+    def _shape(self, axes: Axes) -> tuple[int, ...]:
+        return tuple(len(self.points[axis]) for axis in axes)
 
-    def _over(self, name: str, axes: tuple[str, ...]) -> Array:
+    def _over(self, name: str, axes: Axes) -> Array:
         """The value of a let with one dimension (of size 1 where it does not depend on it) per axis."""
-        own = self._axes(self.free[name])
-        shape = [len(self.points[axis]) if axis in own else 1 for axis in axes]
-        return self.values[name].reshape(shape)
+        own = self.axes[name]
+        if own == axes:
+            return self.values[name]
+        value = self.values[name].transpose([own.index(axis) for axis in axes if axis in own])
+        return value.reshape([len(self.points[axis]) if axis in own else 1 for axis in axes])
 
-    def _index(self, index: Affine, axes: tuple[str, ...]) -> Array:
+    def _index(self, index: Affine, axes: Axes) -> Array:
         total: Array = np.full((1,) * len(axes), index.const, np.int64)
         for coef, atom in index.terms:
             if isinstance(atom, str):
@@ -148,8 +190,8 @@ class _Evaluation:
         return total
 
     def _value(self, let: Let) -> Array:
-        axes = self._axes(self.free[let.name])
-        shape = tuple(len(self.points[axis]) for axis in axes)
+        axes = self.axes[let.name]
+        shape = self._shape(axes)
         match let.value:
             case Read(tensor, index_map):
                 source = np.asarray(self.inputs[tensor])
@@ -171,19 +213,38 @@ class _Evaluation:
             case Unary(op, x):
                 return np.asarray(_UNARY[op](self._over(x, axes)))
             case Cast(x):
-                return _cast(self._over(x, axes), self.lets[x].dtype, let.dtype)
+                return _cast(self._over(x, axes), self.dtypes[x], let.dtype)
             case Binary(op, x, y):
                 return np.asarray(_BINARY[op](self._over(x, axes), self._over(y, axes)))
             case Select(cond, then, other):
                 return np.where(self._over(cond, axes), self._over(then, axes), self._over(other, axes))
             case Reduce(op, bound, body):
-                names = {axis.name for axis in bound}
-                wide = self._axes(frozenset(axes) | names)
-                shape = tuple(len(self.points[axis]) for axis in wide)
-                value = np.broadcast_to(self._over(body, wide), shape)
-                across = tuple(number for number, axis in enumerate(wide) if axis in names)
+                value = self._spread(axes, bound, body)
+                across = tuple(range(len(axes), value.ndim))
                 return np.asarray(_REDUCE[op].reduce(value, axis=across, dtype=value.dtype))
+            case Stream(bound, score, weight, scale):
+                return self._stream(axes, bound, score, weight, scale)
+            case BroadcastInDim(x, _, places):
+                own = [places.index(number) for number in sorted(places)]
+                value = self.values[x].transpose(own)
+                seen = [shape[number] if number in places else 1 for number in range(len(shape))]
+                return np.broadcast_to(value.reshape(seen), shape)
+            case Transpose(x, permutation):
+                return self.values[x].transpose(permutation)
         raise AssertionError(let.value)
+
+    def _spread(self, axes: Axes, bound: tuple[Axis, ...], name: str) -> Array:
+        """A let over the axes of a reduction's result, and the bound ones after them."""
+        wide = (*axes, *(axis.name for axis in bound))
+        return np.broadcast_to(self._over(name, wide), self._shape(wide))
+
+    def _stream(self, axes: Axes, bound: tuple[Axis, ...], score: str, weight: str, scale: str) -> Array:
+        """What one pass must give, in two: the running maximum is an art of the kernel, not of the value."""
+        scores, weights = (self._spread(axes, bound, name) for name in (score, weight))
+        across = tuple(range(len(axes), scores.ndim))
+        top = scores.max(axis=across, keepdims=True)
+        power = np.exp2((scores - top) * self.values[scale])
+        return np.asarray((power * weights).sum(axis=across, dtype=np.float32))
 
     def _round(self, value: Array, dtype: DType) -> Array:
         if not dtype.is_float:

@@ -7,10 +7,11 @@ of ``rules/``; it decides nothing and finds nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tinyc.ir.dims import to_affine
 from tinyc.ir.dtypes import DType, to_bits
+from tinyc.ir.execution import region_execution
 from tinyc.ir.index import Affine, affine, axis, lit
 from tinyc.ir.plan import Extracted, Plan
 from tinyc.ir.region import (
@@ -29,11 +30,11 @@ from tinyc.ir.region import (
     Within,
     Yield,
 )
+from tinyc.ir.signature import signature_of
 from tinyc.ir.tiny import UNARY, Imm, Node, Program
 
 from .limits import Limits, limits
 from .names import Names
-from .regions import execution_plan
 
 Index = tuple[Affine, ...]
 Point = tuple[str, Index]
@@ -59,8 +60,9 @@ def _build(program: Program, found: Limits, kept: frozenset[str]) -> tuple[Extra
     nodes = program.by_id()
     names = Names()
     refs: dict[str, MemRef] = {}
-    for port in program.inputs:
-        refs[port.node] = _ref(program, port.node, names.fresh(port.name))
+    for port, declared in zip(program.inputs, signature_of(program).inputs, strict=True):
+        ref = _ref(program, port.node, names.fresh(port.name))
+        refs[port.node] = replace(ref, alignment=declared.alignment)
     wanted = {port.node for port in program.outputs}
     stored = [node for node in program.nodes if node.uop == "REDUCE" or node.id in wanted | kept]
     live = _live(program)
@@ -77,7 +79,7 @@ def _build(program: Program, found: Limits, kept: frozenset[str]) -> tuple[Extra
         outputs[node.id] = out
         regions.append(_Kernel(program, nodes, refs, out, found, exceeded).build(node))
     inputs = [refs[port.node] for port in program.inputs]
-    plan = execution_plan(regions, inputs, [outputs[port.node] for port in program.outputs])
+    plan = region_execution(regions, inputs, [outputs[port.node] for port in program.outputs])
     return Extracted(tuple(regions), tuple(Plan() for _ in regions), plan), frozenset(exceeded)
 
 

@@ -47,7 +47,7 @@ def children_of(key: Key, item: Item) -> tuple[Key, ...]:
 
 def bound_axes(item: Item) -> tuple[str, ...]:
     """The axes that a reduction binds; none for other items."""
-    if item.head == "Contract":
+    if item.head in ("Contract", "Stream", "Scan"):
         return item.payload[0]  # type: ignore[return-value]
     return item.payload if item.head == "Reduce" else ()  # type: ignore[return-value]
 
@@ -71,23 +71,51 @@ def acyclic(root: Key, items: Mapping[Key, Item]) -> bool:
     return True
 
 
-def item_work(view: View, cls: str, item: Item, tiled: bool = True) -> Work:
+def item_work(view: View, cls: str, item: Item, tiled: bool = True, scanned: bool = False) -> Work:
     """The work of evaluating one item wherever its class is needed in a kernel, its operands not counted.
 
-    A contraction is tiled where it is the kernel's only reduction and runs over the kernel's output axes.
+    A contraction is tiled where it is the kernel's only reduction and runs over the kernel's output axes, or over
+    those and the axes of a scan (``scanned``). Of a stream's two products the second is tiled as well.
     """
     if item.head == "Contract":
         axes, free = bound_axes(item), view.free[cls]
         _, _, m, n, _ = item.payload
         count = points((*free, *axes))
-        tiled = tiled and bool(m) and bool(n) and all(axis_id(axis) < LEVEL for axis in free)
+        tiled = tiled and bool(m) and bool(n) and (scanned or all(axis_id(axis) < LEVEL for axis in free))
         again = weight("Reduce") + 1  # untiled: a product and a step of a reduction per point
         work = Work(flops=2 * count) if tiled else Work(ops=again * loop_points(free) * points(axes))
         return work + Work(values=2)
+    if item.head == "Scan":
+        return Work(ops=weight("Scan") * points((*view.free[cls], *bound_axes(item))), values=1)
+    if item.head == "Stream":
+        scan, weights = (view.free[child] for child in item.children)
+        count = points((*view.free[cls], *bound_axes(item)))
+        if scan - weights and weights - scan - frozenset(bound_axes(item)):
+            return Work(flops=2 * count, values=2)
+        return Work(ops=weight("Stream") * count, values=1)
     if item.head == "Reduce":
         turns = loop_points(view.free[cls]) * points(bound_axes(item))
         return Work(ops=weight("Reduce") * turns, values=1)
     return Work(ops=weight(item.op) * points(view.free[cls]), values=item.head != "Const")
+
+
+def tiles(view: View, items: Mapping[Key, Item]) -> tuple[bool, bool]:
+    """Whether a kernel's contraction is tiled, and whether a scan does so: it is of the scan's scores then, and there
+    is no other reduction."""
+    reductions = [key for key, item in items.items() if item.head in ("Reduce", "Contract")]
+    scans = [key for key, item in items.items() if item.head == "Scan"]
+    if len(reductions) != 1 or len(scans) > 1:
+        return False, False
+    if not scans:
+        return True, False
+    under, stack = set(), [*children_of(scans[0], items[scans[0]])]
+    while stack:
+        key = stack.pop()
+        if key not in under:
+            under.add(key)
+            stack += children_of(key, items[key])
+    scanned = reductions[0] in under
+    return scanned, scanned
 
 
 def evaluations(view: View, root: Key, items: Mapping[Key, Item]) -> Iterator[Key]:

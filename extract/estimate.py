@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tinyc.ir.plan import Plan
 from tinyc.ir.region import (
+    Axis,
     Binary,
     Cast,
     Const,
@@ -14,11 +15,14 @@ from tinyc.ir.region import (
     Reduce,
     Region,
     Select,
+    Stream,
     Unary,
     Within,
     free_axes,
     operands,
 )
+
+from tinyc.ir.streams import Walk, walk_of
 
 from .cost import CostModel, Work, weight
 
@@ -38,11 +42,13 @@ def estimate(region: Region, plan: Plan, model: CostModel) -> Estimate:
     """Estimates one kernel."""
     sizes = {axis.name: axis.size for axis in region.iters}
     for let in region.lets:
-        if isinstance(let.value, Reduce):
+        if isinstance(let.value, Reduce | Stream):
             sizes.update({axis.name: axis.size for axis in let.value.axes})
     free = free_axes(region)
     order = [axis.name for axis in region.iters]
-    tiled = _tiled_lets(region, plan)
+    walk = walk_of(region)
+    tiled = _tiled_lets(region, plan, walk)
+    scanned: set[tuple[str, tuple[Axis, ...]]] = set()
     flops = ops = contracted = 0.0
     for let in region.lets:
         count = math.prod(sizes[name] for name in free[let.name])
@@ -55,6 +61,16 @@ def estimate(region: Region, plan: Plan, model: CostModel) -> Estimate:
                     contracted += count * inner
                 else:
                     ops += weight("Reduce") * count * inner * repeats
+            case Stream(axes, score, _, _):
+                inner = math.prod(axis.size for axis in axes)
+                flops += 2 * count * inner
+                if let.name in tiled:
+                    contracted += 2 * count * inner
+                else:
+                    ops += weight("Stream") * count * inner
+                if walk is None or (score, axes) not in scanned:
+                    scanned.add((score, axes))
+                    ops += weight("Scan") * math.prod(sizes[name] for name in free[score])
             case Unary() | Binary():
                 flops += count
                 if let.name in tiled:
@@ -72,8 +88,14 @@ def estimate(region: Region, plan: Plan, model: CostModel) -> Estimate:
     return Estimate(flops, moved + written, model.kernel(work), work)
 
 
-def _tiled_lets(region: Region, plan: Plan) -> set[str]:
-    """The contraction's sum and its product, where the plan tiles them."""
+def _tiled_lets(region: Region, plan: Plan, walk: Walk | None) -> set[str]:
+    """The contraction's sum and its product, where the plan tiles them; those of scores, and Streams, in a walk."""
+    if walk is not None:
+        lets = {let.name: let.value for let in region.lets}
+        found = {let.name for let, wide in walk.streams if wide and walk.rows}
+        if walk.product is not None:
+            found |= {walk.product.reduce, *operands(lets[walk.product.reduce])}
+        return found
     contraction = plan.contraction
     if contraction is None or not contraction.m or not contraction.n:
         return set()

@@ -28,6 +28,8 @@ class Problem:
         self.view, self.model, self.sizes = view, model, sizes
         self.stored: frozenset[str] = frozenset()
         self.order = _order(view)
+        # only under a scan a contraction over the axes of another reduction can be tiled
+        self.scans = any(item.head == "Scan" for cls, _ in self.order for item in view.items.get(cls, ()))
         self.bit = {key: number for number, key in enumerate(self.order)}
         self.options = {key: [self._option(key, item) for item in _items(view, key)] for key in self.order}
         self.size = sum(map(len, self.options.values())) or 1
@@ -44,8 +46,8 @@ class Problem:
         self.depends: dict[str, int] = {}  # axis -> bit set of the keys that depend on it
         for key, number in self.bit.items():
             for axis in view.free.get(key[0], ()):  # a class with no items has none
-                both = 1 << number | 1 << number + len(self.order)
-                self.depends[axis] = self.depends.get(axis, 0) | both
+                for way in range(3):
+                    self.depends[axis] = self.depends.get(axis, 0) | 1 << number + way * len(self.order)
         self.read_cost = [
             model.seconds(Work(bytes_read=self.bytes(view.buffers[name]))) for name in self.names
         ]
@@ -61,7 +63,7 @@ class Problem:
         return other
 
     def _option(self, key: Key, item: Item) -> Option:
-        own = self.model.seconds(item_work(self.view, key[0], item))
+        own = self.model.seconds(item_work(self.view, key[0], item, scanned=self.scans))
         untiled = 0.0
         if item.head == "Contract":
             loops = self.model.seconds(item_work(self.view, key[0], item, tiled=False))

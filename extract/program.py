@@ -12,6 +12,7 @@ from tinyc.ir.region import Region
 from tinyc.ir.tiny import Program
 
 from .choice import Choice
+from .chosen import ChosenClass, chosen_classes
 from .cost import CostModel
 from .greedy import extract, improve
 from .problem import Problem
@@ -26,12 +27,14 @@ MAX_STORING_ROUNDS = 4
 class Found:
     """``extracted``: None where no whole program could be had. ``fused``: Region name -> ids of the document's nodes
     whose values it computes, in document order. ``malformed``: e-nodes that no program can hold, in words.
-    ``fault``: what is wrong with a Region that was built; the program is not to be used then."""
+    ``fault``: what is wrong with a Region that was built; the program is not to be used then. ``classes``: where in the
+    e-graph each value comes from."""
 
     extracted: Extracted | None
     fused: Mapping[str, tuple[str, ...]]
     malformed: tuple[str, ...]
     fault: str | None
+    classes: tuple[ChosenClass, ...] = ()
 
 
 Legality = Callable[[Region], str | None]
@@ -60,7 +63,9 @@ def extract_program(program: Program, graph: Graph | None, model: CostModel, leg
         return Found(None, {}, malformed, None)
     choice, extracted = best
     faults = (f"{region.name}, {text}" for region in extracted.regions if (text := wrong(region)))
-    return Found(extracted, _fused(program, view, choice, extracted), malformed, next(faults, None))
+    fused = _fused(program, view, choice, extracted)
+    classes = chosen_classes(program, view, choice, extracted.regions)
+    return Found(extracted, fused, malformed, next(faults, None), classes)
 
 
 def _cheapest(

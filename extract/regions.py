@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tinyc.ir.dtypes import DType
+from tinyc.ir.execution import region_execution
 from tinyc.ir.index import Affine, axis
-from tinyc.ir.plan import BufferInfo, Contraction, ExecutionPlan, Extracted, Instruction, Plan
+from tinyc.ir.plan import Contraction, Extracted, Plan
 from tinyc.ir.region import (
     Axis,
     Binary,
@@ -23,11 +24,13 @@ from tinyc.ir.region import (
     Reduce,
     Region,
     Select,
+    Stream,
     Unary,
     Value,
     Within,
     Yield,
 )
+from tinyc.ir.signature import signature_of
 from tinyc.ir.tiny import COMPARE, Program
 
 from .choice import Choice, Kernel, Key, children_of
@@ -47,12 +50,11 @@ class Built:
 
 def build(program: Program, view: View, choice: Choice) -> Built:
     """Regions in execution order. Buffers and kernels are named after the document's nodes."""
-    args = [
-        (port.name, program.types[port.node].dtype, tuple(map(int, program.types[port.node].shape)))
-        for port in program.inputs
-    ]
     names = Names()
-    input_names = [names.fresh(name) for name, _, _ in args]
+    inputs = [
+        MemRef(names.fresh(each.name), each.dtype, tuple(map(int, each.shape)), each.alignment)
+        for each in signature_of(program).inputs
+    ]
     buffer_names: dict[str, str] = {}
     for kernel in choice.kernels:
         number = min(
@@ -68,62 +70,20 @@ def build(program: Program, view: View, choice: Choice) -> Built:
     }
     for name, buffer in view.buffers.items():
         if buffer.arg is not None:
-            refs[name] = MemRef(input_names[buffer.arg], args[buffer.arg][1], args[buffer.arg][2])
+            refs[name] = inputs[buffer.arg]
     builders = [_RegionBuilder(view, kernel, refs) for kernel in choice.kernels]
     built = [builder.build() for builder in builders]
     regions = tuple(region for region, _ in built)
     plans = tuple(plan for _, plan in built)
     repeated = {origin for builder in builders for origin, count in builder.reduced.items() if count > 1}
     within = tuple(_classes(view, frozenset(builder.reduced)) for builder in builders)
-    inputs = [MemRef(name, dtype, shape) for name, (_, dtype, shape) in zip(input_names, args, strict=True)]
     outputs = [refs[cls] for cls in view.graph.outputs]
-    extracted = Extracted(regions, plans, execution_plan(regions, inputs, outputs))
+    extracted = Extracted(regions, plans, region_execution(regions, inputs, outputs))
     return Built(extracted, _classes(view, frozenset(repeated)), within)
 
 
 def _classes(view: View, origins: frozenset[str]) -> frozenset[str]:
     return frozenset(cls for cls in view.items if view.origin(cls) in origins) if origins else origins
-
-
-def execution_plan(
-    regions: Sequence[Region], inputs: Sequence[MemRef], outputs: Sequence[MemRef]
-) -> ExecutionPlan:
-    """The regions in order over numbered buffers: inputs first, then one per region output.
-
-    ``outputs``: of the program; their shapes are the signature's, whatever axes their kernels run over.
-    """
-    shown = {ref.name: ref for ref in outputs}
-    refs = [*inputs, *(shown.get(ref.name, ref) for region in regions for ref in region.outputs)]
-    ids = {ref.name: number for number, ref in enumerate(refs)}
-    first: dict[str, int] = {ref.name: 0 for ref in inputs}
-    last: dict[str, int] = {ref.name: 0 for ref in inputs}
-    instructions = []
-    for number, region in enumerate(regions):
-        for ref in (*region.inputs, *region.outputs):
-            first.setdefault(ref.name, number)
-            last[ref.name] = number
-        instructions.append(
-            Instruction(
-                number,
-                tuple(ids[ref.name] for ref in region.inputs),
-                tuple(ids[ref.name] for ref in region.outputs),
-                region.name,
-            )
-        )
-    for name in shown:
-        last[name] = max(len(regions) - 1, 0)
-    buffers = tuple(
-        BufferInfo(
-            ids[ref.name], ref.name, ref.shape, ref.dtype, (first[ref.name], last[ref.name]), ref.bytes
-        )
-        for ref in refs
-    )
-    return ExecutionPlan(
-        tuple(instructions),
-        buffers,
-        tuple(ids[ref.name] for ref in inputs),
-        tuple(ids[ref.name] for ref in outputs),
-    )
 
 
 @dataclass
@@ -138,6 +98,7 @@ class _RegionBuilder:
     used: dict[str, MemRef] = field(default_factory=dict)
     reduce_axes: int = 0
     contractions: list[tuple[str, str, str, tuple[tuple[str, ...], ...]]] = field(default_factory=list)
+    scans: dict[object, tuple[dict[str, str], tuple[Axis, ...]]] = field(default_factory=dict)
     reductions: int = 0
     reduced: dict[str, int] = field(default_factory=dict)
 
@@ -162,6 +123,8 @@ class _RegionBuilder:
         if len(self.contractions) != 1 or self.reductions != 1:
             return Plan()
         reduce, lhs, rhs, (batch, m, n, k) = self.contractions[0]
+        if not (m and n):
+            return Plan()  # a matrix-vector product: there is nothing to tile
         return Plan("contraction", Contraction(reduce, lhs, rhs, batch, m, n, k))
 
     def visit(self, start: Key, scope: Mapping[str, str]) -> str:
@@ -173,8 +136,8 @@ class _RegionBuilder:
                 stack.pop()
                 continue
             item = self.kernel.items[key]
-            if item.head in ("Reduce", "Contract"):
-                self.reduction(key, inner)
+            if item.head in ("Reduce", "Contract", "Stream"):
+                self.stream(key, inner) if item.head == "Stream" else self.reduction(key, inner)
                 stack.pop()
                 continue
             missing = [
@@ -239,24 +202,52 @@ class _RegionBuilder:
         item = self.kernel.items[key]
         contract = item.head == "Contract"
         bound: tuple[str, ...] = item.payload[0] if contract else item.payload  # type: ignore[assignment]
-        inner = {name: value for name, value in scope.items() if name not in bound}
-        axes = []
-        for name in bound:
-            axes.append(Axis(f"r{self.reduce_axes}", axis_extent(name)))
-            inner[name] = f"r{self.reduce_axes}"
-            self.reduce_axes += 1
+        inner, axes = self.bind(bound, scope)
         parts = [self.visit(child, inner) for child in children_of(key, item)]
         body = parts[0]
         if contract:
             body = f"v{len(self.lets)}"
             self.lets.append(Let(body, self.dtype(parts[0]), Binary("MUL", *parts)))
-        made = self.emit(key, scope, self.dtype(body), Reduce(item.op, tuple(axes), body))
-        self.reductions += 1
-        origin = self.view.origin(key[0])
-        self.reduced[origin] = self.reduced.get(origin, 0) + 1
+        made = self.emit(key, scope, self.dtype(body), Reduce(item.op, axes, body))
+        self.count(key)
         if contract and all(axis_id(name) < LEVEL for name in scope):
             roles = tuple(tuple(inner[name] for name in role) for role in item.payload[1:])  # type: ignore[attr-defined]
             self.contractions.append((made, parts[0], parts[1], roles))
+
+    def stream(self, key: Key, scope: Mapping[str, str]) -> None:
+        """A Stream. Those over the same scores share their axes, so that code generation can walk them together."""
+        scan, weight = children_of(key, self.kernel.items[key])
+        bound, bits = self.kernel.items[scan].payload
+        (score,) = children_of(scan, self.kernel.items[scan])
+        where = (scan, tuple(self.restrict(scan, scope).items()))
+        if where not in self.scans:
+            names, axes = self.bind(bound, scope)  # type: ignore[arg-type]
+            self.scans[where] = ({name: names[name] for name in bound}, axes)  # type: ignore[attr-defined]
+        names, axes = self.scans[where]
+        inner = {**scope, **names}
+        parts = [self.visit(child, inner) for child in (score, weight)]
+        factor = Const(bits)  # type: ignore[arg-type]
+        there = (let.name for let in self.lets if let.dtype is DType.FP32 and let.value == factor)
+        scale = next(there, f"v{len(self.lets)}")
+        if scale == f"v{len(self.lets)}":
+            self.lets.append(Let(scale, DType.FP32, factor))
+        self.emit(key, scope, DType.FP32, Stream(axes, *parts, scale))
+        self.count(key)
+
+    def bind(self, bound: Sequence[str], scope: Mapping[str, str]) -> tuple[dict[str, str], tuple[Axis, ...]]:
+        """New axes for those that a reduction binds, and the scope inside it."""
+        inner = {name: value for name, value in scope.items() if name not in bound}
+        axes = []
+        for name in bound:
+            axes.append(Axis(f"r{self.reduce_axes}", axis_extent(name)))
+            inner[name] = axes[-1].name
+            self.reduce_axes += 1
+        return inner, tuple(axes)
+
+    def count(self, key: Key) -> None:
+        self.reductions += 1
+        origin = self.view.origin(key[0])
+        self.reduced[origin] = self.reduced.get(origin, 0) + 1
 
 
 def _rename(index: Affine, scope: Mapping[str, str]) -> Affine:

@@ -12,13 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from .choice import Choice, Kernel, Key, acyclic, bound_axes, evaluations, item_work
+from .choice import Choice, Kernel, Key, acyclic, bound_axes, evaluations, item_work, tiles
 from .cost import Work
 from .problem import Option, Problem
 from .view import Buffer, Item, Way
 
 SWEEPS = 6
 """Relaxations per pass at most; an order that follows the operands needs two."""
+
+BEST, PLAIN, STREAMED = range(3)
+"""The ways of a value that are kept: the cheapest, the cheapest without a reduction in this kernel, and the cheapest by
+a Stream, whose scan another Stream of the kernel may share."""
 
 TIE = 1e-6
 """Costs that differ by less, relatively, are equal: the first way found is kept."""
@@ -34,7 +38,8 @@ class _Best:
     needs: int  # bit set of buffers to be filled, transitively
     mixed: bool  # holds a contraction beside another reduction: then none of them can be tiled
     option: Option
-    plain: tuple[bool, ...] = ()  # per operand, whether its way without reductions is taken
+    ways: tuple[int, ...] = ()  # per operand, which way is taken: BEST, PLAIN or STREAMED
+    loose: bool = False  # holds a reduction that is not under a scan
 
 
 class Pass:
@@ -54,15 +59,17 @@ class Pass:
         # a value is read from its own buffer, which others may share, where that costs hardly more than computing it
         self.near = self.model.hardware.launch / 20
         self.read_cost = problem.read_cost
-        self.local_cost = [0.0] * (2 * len(self.order))  # ways without reductions have numbers of their own
+        self.local_cost = [0.0] * (3 * len(self.order))  # the ways other than the best have numbers of their own
         self.untiled_cost = [0.0] * len(self.order)  # what a contraction costs more where it cannot be tiled
         self.reductions = 0  # bit sets of the keys that are computed by a reduction, and by a contraction
         self.contractions = 0
+        self.scans = 0
         self.fill_cost = [0.0] * len(problem.names)
         self.charged = 0  # bit set of the buffers that cost something to fill
         self.whole_cost = [0.0] * len(problem.names)  # to fill a buffer and all that it needs
         self.best: dict[Key, _Best] = {}
         self.plain: dict[Key, _Best] = {}  # the cheapest way that holds no reduction in this kernel
+        self.streamed: dict[Key, _Best] = {}
         self.fill: dict[str, _Best] = {}
         self.way: dict[str, Way] = {}
         self.stale = bytearray(b"\1" * len(self.order))  # per key, whether what it depends on has changed
@@ -111,11 +118,12 @@ class Pass:
         self.local_cost[number], self.untiled_cost[number] = best.own, best.option.untiled
         self.reductions = self.reductions | bit if head in ("Reduce", "Contract") else self.reductions & ~bit
         self.contractions = self.contractions | bit if head == "Contract" else self.contractions & ~bit
+        self.scans |= bit if head == "Scan" else 0
         self._relax_plain(key, best, plain)
         return _differs(known, best) or _differs(known_plain, self.plain.get(key))
 
     def _relax_plain(self, key: Key, best: _Best, plain: list[_Best]) -> None:
-        if not best.inside & self.reductions:
+        if not best.inside & (self.reductions | self.scans):
             self.plain[key] = best
             return
         other = self.bit[key] + len(self.order)
@@ -165,37 +173,62 @@ class Pass:
     def _compute(self, key: Key, option: Option, computed: list[_Best], plain: list[_Best]) -> None:
         """Adds the cheapest way to compute ``key`` by an option that is no Read, and the one without reductions."""
         number, count = self.bit[key], len(self.order)
-        own = 1 << number | 1 << number + count
+        own = 1 << number | 1 << number + count | 1 << number + 2 * count
         parts = [self.best.get(child) for child in option.children]
         ready = [part for part in parts if part is not None and not part.inside & own]
         if len(ready) < len(parts):
             return  # an operand is not known yet, or needs this value
         found = self._combine(1 << number, option, ready)
+        if self.problem.scans:
+            found = self._stream(key, option, ready, found, own)
         others = [self.plain.get(child) for child in option.children]
-        reducing = [bool(part.inside & self.reductions) for part in ready]
+        reduced = self.reductions | self.scans
+        reducing = [bool(part.inside & reduced) for part in ready]
         if found.mixed:
             # a contraction can be tiled where the other reductions come from buffers
             able = [
                 slow and other is not None and not other.inside & own
                 for slow, other in zip(reducing, others, strict=True)
             ]
-            for taken in itertools.product(*((False, True) if each else (False,) for each in able)):
+            for taken in itertools.product(*((BEST, PLAIN) if each else (BEST,) for each in able)):
                 if any(taken):
                     chosen = [o if take else p for take, o, p in zip(taken, others, ready, strict=True)]
                     way = self._combine(1 << number, option, chosen, taken)  # type: ignore[arg-type]
                     found = way if way.total < found.total else found
         computed.append(found)
-        if option.item.head in ("Reduce", "Contract"):
+        if option.item.head in ("Reduce", "Contract", "Scan", "Stream"):
             return
-        if not found.inside & self.reductions:
+        if not found.inside & reduced:
             plain.append(found)
         elif all(other is not None and not other.inside & own for other in others):
-            taken = tuple(reducing)
-            chosen = [o if take else p for take, o, p in zip(taken, others, ready, strict=True)]
-            plain.append(self._combine(1 << number + count, option, chosen, taken))  # type: ignore[arg-type]
+            ways = tuple(PLAIN if slow else BEST for slow in reducing)
+            chosen = [o if way else p for way, o, p in zip(ways, others, ready, strict=True)]
+            plain.append(self._combine(1 << number + count, option, chosen, ways))  # type: ignore[arg-type]
+
+    def _stream(self, key: Key, option: Option, ready: list[_Best], found: _Best, own: int) -> _Best:
+        """The cheaper of ``found`` and the way by the operands' Streams, which is kept as the streamed one."""
+        if option.item.head in ("Reduce", "Contract", "Scan"):
+            return found
+        others = [self.streamed.get(child) for child in option.children]
+        ways = tuple(STREAMED if o is not None and not o.inside & own else BEST for o in others)
+        if option.item.head == "Stream":
+            ways = (BEST,) * len(others)
+        elif not any(ways):
+            return found
+        chosen = [o if o is not None and way else p for way, o, p in zip(ways, others, ready, strict=True)]
+        number = self.bit[key] + 2 * len(self.order)
+        streamed, known = self._combine(1 << number, option, chosen, ways), self.streamed.get(key)
+        if known is None or known.option is option or streamed.total < known.total:
+            self.streamed[key], self.local_cost[number] = streamed, streamed.own
+            if _differs(known, streamed):
+                self._touch(self.problem.users[self.bit[key]])
+        if option.item.head == "Stream":
+            return found
+        way = self._combine(1 << self.bit[key], option, chosen, ways)
+        return way if way.total < found.total else found
 
     def _combine(
-        self, own_bit: int, option: Option, parts: Sequence[_Best], plain: tuple[bool, ...] = ()
+        self, own_bit: int, option: Option, parts: Sequence[_Best], ways: tuple[int, ...] = ()
     ) -> _Best:
         item = option.item
         total = option.own
@@ -213,21 +246,27 @@ class Pass:
             inside |= part.inside
             reads |= part.reads
             needs |= part.needs
-        here = item.head in ("Reduce", "Contract")
+        here, scan = item.head in ("Reduce", "Contract"), item.head == "Scan"
+        loose = (here or any(part.loose for part in parts)) and not scan
         mixed = False
         if here or inside & self.contractions:
             count = (inside & self.reductions).bit_count() + here
-            mixed = count > 1 and (item.head == "Contract" or bool(inside & self.contractions))
+            scans = (inside & self.scans).bit_count() + scan
+            mixed = (count > 1 or scans > 1 or (scans == 1 and loose)) and (
+                item.head == "Contract" or bool(inside & self.contractions)
+            )
             if mixed:
                 total += option.untiled - counted + self._sum(self.untiled_cost, inside & self.contractions)
         own = option.own
-        if here:
+        if here or scan or item.head == "Stream":
             private = 0
             for axis in bound_axes(item):
                 private |= self.problem.depends.get(axis, 0)
             own += self._sum(self.local_cost, local & private)
             local &= ~private
-        return _Best(total, own, local | own_bit, inside | own_bit, reads, needs, mixed, option, plain)
+        return _Best(
+            total, own, local | own_bit, inside | own_bit, reads, needs, mixed, option, ways, loose
+        )
 
     def _read(self, own_bit: int, option: Option) -> _Best | None:
         buffer = self.view.buffers[str(option.item.payload[0])]
@@ -293,34 +332,39 @@ class Pass:
             return None
         work = Work(bytes_written=self.problem.bytes(buffer))
         read = set()
-        tiled = sum(item.head in ("Reduce", "Contract") for item in items.values()) == 1
+        tiled, scanned = tiles(self.view, items)
         for key in evaluations(self.view, root, items):
             item = items[key]
-            work += item_work(self.view, key[0], item, tiled)
+            work += item_work(self.view, key[0], item, tiled, scanned)
             if item.head == "Read":
                 read.add(str(item.payload[0]))
         work += Work(bytes_read=sum(self.problem.bytes(self.view.buffers[name]) for name in read))
         return Kernel(buffer, way, items, work, self.model.kernel(work))
 
     def _items(self, root: Key, filled: _Best) -> dict[Key, Item]:
-        """What each key is computed as in a kernel. Where one use of a key takes its way without reductions, all do."""
-        plain: set[Key] = set()
+        """What each key is computed as in a kernel. Where one use of a key takes another way than the best, all do."""
+        taken: dict[Key, int] = {}
         while True:
             items: dict[Key, Item] = {}
-            known = len(plain)
-            stack = [(root, False)]
+            known = len(taken)
+            stack = [(root, BEST)]
             while stack:
-                key, without = stack.pop()
-                if without and self.plain[key] is not self.best[key]:
-                    plain.add(key)
+                key, wanted = stack.pop()
+                if wanted == PLAIN and self.plain[key] is not self.best[key]:
+                    taken.setdefault(key, PLAIN)
+                if wanted == STREAMED and self.streamed[key] is not self.best[key]:
+                    taken.setdefault(key, STREAMED)
                 if key in items:
                     continue
-                way = filled if key == root else self.plain[key] if key in plain else self.best[key]
+                way = filled if key == root else self._way(key, taken.get(key, BEST))
                 items[key] = way.option.item
                 children = way.option.children
-                stack += zip(children, way.plain or (False,) * len(children), strict=True)
-            if len(plain) == known:
+                stack += zip(children, way.ways or (BEST,) * len(children), strict=True)
+            if len(taken) == known:
                 return items
+
+    def _way(self, key: Key, wanted: int) -> _Best:
+        return (self.best, self.plain, self.streamed)[wanted][key]
 
 
 def _differs(known: _Best | None, found: _Best | None) -> bool:

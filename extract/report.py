@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tinyc.egraph.saturate import Saturation
+from tinyc.ir.arena import EMPTY, Arena
 from tinyc.ir.diagnostics import Diagnostic
 from tinyc.ir.plan import Extracted
 from tinyc.ir.region import Reduce, Region
@@ -84,7 +85,8 @@ class Totals:
 
 @dataclass(frozen=True)
 class InputCopies:
-    """Calls in which an input came in another layout than dense row-major, and was copied."""
+    """Calls in which an input came in another layout than dense row-major, or less aligned than it must be, and was
+    copied."""
 
     input: str
     calls: int
@@ -96,6 +98,7 @@ class ExtractionReport:
     """``str()`` is a table for people, :meth:`to_json` for programs (stable; ``version`` changes with its meaning).
 
     ``fallback``: the engine gave nothing back and the naive program runs. ``complete``: every phase ran to its end.
+    ``arena``: the memory of a call for what passes between its kernels, and the least that it could be.
     """
 
     target: str
@@ -111,6 +114,7 @@ class ExtractionReport:
     complete: bool
     seconds: Mapping[str, float]
     copied: tuple[InputCopies, ...] = ()
+    arena: Arena = EMPTY
 
     def to_json(self) -> str:
         """Strict JSON with sorted keys."""
@@ -145,16 +149,19 @@ class ExtractionReport:
                 [("phase", "seconds", "rounds", "e-nodes", "added", "stopped"), *map(_phase_row, self.phases)]
             ),
         ]
+        if self.arena.bytes:
+            held = f"{_count(self.arena.bytes)}B between kernels"
+            lines += ["", f"memory: {held}; {_count(self.arena.lower_bound)}B live at one time"]
         if self.rules:
             lines += ["", *_rule_table(self.rules)]
         if self.seconds:
             spent = ", ".join(f"{stage} {seconds:.3f} s" for stage, seconds in self.seconds.items())
             lines += ["", f"compiled in {sum(self.seconds.values()):.3f} s: {spent}"]
         lines += [
-            f"input {each.input} was copied in {each.calls} calls, {_count(each.bytes)}B: it is not dense row-major"
+            f"input {each.input} was copied in {each.calls} calls, {_count(each.bytes)}B: not dense row-major, or not aligned"
             for each in self.copied
         ]
-        lines += [f"warning: {warning}" for warning in self.warnings]
+        lines += [f"{warning.severity}: {warning}" for warning in self.warnings]
         return "\n".join(lines)
 
 
@@ -223,6 +230,7 @@ def make_report(
         fallback,
         bool(saturation and saturation.complete),
         seconds,
+        arena=extracted.execution.arena,
     )
 
 

@@ -22,6 +22,9 @@ OPERATORS = {
     "Cast": frozenset(dtype.value for dtype in DType),
 }
 
+INFINITY = 0x7F800000
+"""The bits of fp32 infinity."""
+
 LEVEL = 16
 """Axis ids per level of nesting."""
 
@@ -62,9 +65,12 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An e-node that extraction may choose. ``head``: Read, Const, Within, Unary, Binary, Select, Cast, Reduce or
-    Contract. ``payload``: what is not an expression. ``children``: expression classes. Contract is a Reduce("SUM")
-    over a product of its two children, each loaded from memory as it is."""
+    """An e-node that extraction may choose. ``head``: Read, Const, Within, Unary, Binary, Select, Cast, Reduce,
+    Contract, Stream or Scan. ``payload``: what is not an expression. ``children``: expression classes.
+
+    Contract is a Reduce("SUM") over a product of its two children, each loaded from memory as it is. A Stream is taken
+    apart: Scan is its walk over the scores, with their running maximum and their exponentials, in a class of its own
+    which all Streams over the same scores share; the Stream is what adds up its weights along that walk."""
 
     head: str
     op: str
@@ -225,22 +231,38 @@ class View:
                 item = Item("Select", "Select", (), tuple(map(str, node.args)))
             case "Reduce":
                 item = self._reduce(node)
+            case "Stream":
+                item = self._stream(node)
         if item is None or any(child not in self.free for child in item.children):
             return None
         axes |= _union(self.free[child] for child in item.children)
         if item.head == "Reduce":
             axes -= frozenset(item.payload)
+        if item.head == "Stream":
+            axes -= frozenset(item.payload[0])  # type: ignore[call-overload]
         return item if axes <= self.free[cls] else None
 
+    def _bound(self, cls: str) -> tuple[str, ...]:
+        """The axes that a reduction over an index vector binds; none where they are not known."""
+        vector = self.vector(cls) or ()
+        return tuple(name for index in vector for name in sorted(index.axes(), key=axis_id))
+
     def _reduce(self, node: ENode) -> Item | None:
-        vector = self.vector(str(node.args[1]))
-        if vector is None:
-            return None
-        bound = tuple(name for index in vector for name in sorted(index.axes(), key=axis_id))
+        bound = self._bound(str(node.args[1]))
         op = str(node.args[0])[1:]
         if not bound or not self._known(node, op in REDUCE_OPS, op):
             return None
         return Item("Reduce", op, bound, (str(node.args[2]),))
+
+    def _stream(self, node: ENode) -> Item | None:
+        bound, bits = self._bound(str(node.args[0])), int(node.args[3])
+        score, weight = str(node.args[1]), str(node.args[2])
+        if not bound or not self._known(node, 0 < bits < INFINITY, str(bits)) or score not in self.free:
+            return None
+        scan = f"scan {' '.join(bound)} {score} {bits}"
+        self.free[scan] = self.free[score] - frozenset(bound)
+        self.items[scan] = (Item("Scan", "Scan", (bound, bits), (score,)),)
+        return Item("Stream", "Stream", (bound, bits), (scan, weight))
 
     def _known(self, node: ENode, known: bool, what: str) -> bool:
         if not known:

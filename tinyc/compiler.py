@@ -1,44 +1,42 @@
 """``optimize_and_compile``: the whole way from a program to something that can be called.
 
-verify -> saturate (rules/) -> extract -> Regions, Plans, ExecutionPlan -> code for the target.
+The stages are in ``tinyc.pipeline``; what each looks like, in ``tinyc.stages``.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tinyc.codegen.playback import play
 from tinyc.egraph.rulefiles import load_rules
-from tinyc.egraph.saturate import Budget, saturate
-from tinyc.extract.base import base_program
-from tinyc.extract.cost import CostModel, Roofline
+from tinyc.egraph.saturate import Budget
+from tinyc.extract.cost import CostModel
 from tinyc.extract.hardware import hardware
-from tinyc.extract.program import Found, extract_program
-from tinyc.extract.report import ExtractionReport, InputCopies, make_report
-from tinyc.frontend import load
-from tinyc.ir.diagnostics import Diagnostic, TinycError
-from tinyc.ir.document import dumps, program_to_document
-from tinyc.ir.dump import execution_to_json, plan_to_json, region_to_json
-from tinyc.ir.plan import ExecutionPlan, Extracted, Plan
+from tinyc.extract.report import ExtractionReport, InputCopies
+from tinyc.frontend.load import naming, program_of, read_document
+from tinyc.ir.diagnostics import TinycError
+from tinyc.ir.document import dumps
+from tinyc.ir.plan import ExecutionPlan, Plan
 from tinyc.ir.region import Region
+from tinyc.ir.signature import signature_of
 from tinyc.ir.tiny import Program
 from tinyc.ir.verify import bind
-from tinyc.runtime.arrays import bind_shapes, place_arguments, receive, returned
+from tinyc.runtime.arrays import bind_shapes, deliver, place_arguments, receive
 
+from .pipeline import Built, Options, compile_continued, compile_program, machine
+from .resume import Continued, is_dump, read_dump
 from .settings import read_settings
+from .stages import OF_PROGRAM, STAGES, check_stage, extracted_stage, program_stage
 
 if TYPE_CHECKING:
     from tinyc.runtime.cpu import Executable
 
-__all__ = ["Budget", "Compiled", "KernelInfo", "optimize_and_compile"]
-
-STAGES = ("tiny", "region", "plan", "exec", "llvm")
-"""What :meth:`Compiled.dump` and ``--dump`` know, in pipeline order."""
+__all__ = ["STAGES", "Budget", "Compiled", "KernelInfo", "optimize_and_compile"]
 
 
 @dataclass(frozen=True)
@@ -53,17 +51,6 @@ class KernelInfo:
     source: str
     region: Region
     plan: Plan
-
-
-@dataclass(frozen=True)
-class _Options:
-    target: str
-    rules: tuple[str | Path, ...]
-    without: tuple[str, ...]
-    also: tuple[str, ...]
-    budget: Budget
-    cost_model: CostModel | None
-    profile: bool
 
 
 def optimize_and_compile(
@@ -81,7 +68,8 @@ def optimize_and_compile(
     """Finds the fast program and compiles it.
 
     Args:
-        program: a Program (``tinyc.load``, ``tinyc.trace``), a path, or a parsed document.
+        program: a Program (``tinyc.load``, ``tinyc.trace``), a path, or a parsed document. A dump of the stages
+            region and plan is compiled as it stands: nothing is optimised.
         target: "cpu", "sm80", "sm90", or "auto" (what this machine has; today always "cpu"). For sm80 and sm90
             there are Regions, Plans and the report so far; calling it raises TargetUnavailable.
         shapes: sizes of symbols. The rest bind from the arguments of the first call, which compiles then.
@@ -95,9 +83,8 @@ def optimize_and_compile(
         TinycError: for whatever is wrong with the program, the rules or the options.
     """
     target = "cpu" if target == "auto" else target
-    hardware(target)
-    given = program if isinstance(program, Program) else load(program)
-    options = _Options(
+    hardware(target)  # a wrong name is an error now
+    options = Options(
         target,
         (*read_settings().rules, *_several(rules)),
         tuple(_several(without)),  # type: ignore[arg-type]
@@ -106,9 +93,13 @@ def optimize_and_compile(
         cost_model,
         profile,
     )
-    load_rules(options.rules).active(
-        options.without, options.also
-    )  # a wrong name is an error now, not at a call
+    document = None if isinstance(program, Program) else read_document(program)
+    if is_dump(document):
+        with naming(program):
+            return Compiled(read_dump(document, dict(shapes or {}), machine(target)), options)
+    given = program if isinstance(program, Program) else program_of(document, program)
+    # a wrong name is an error now, not at a call
+    load_rules(options.rules).active(options.without, options.also)
     if shapes:
         given = bind(given, dict(shapes))
     return Compiled(given, options)
@@ -118,16 +109,6 @@ def _several(value: Sequence[str | Path] | str | Path) -> tuple[str | Path, ...]
     return (value,) if isinstance(value, (str, Path)) else tuple(value)
 
 
-@dataclass(frozen=True)
-class _Built:
-    """One binding of the symbols, compiled."""
-
-    program: Program
-    extracted: Extracted
-    report: ExtractionReport
-    executable: Executable | None
-
-
 class Compiled:
     """A compiled program. Call it with arrays, by name or in signature order.
 
@@ -135,15 +116,27 @@ class Compiled:
     ``plan`` and most of ``dump`` raise UnboundSymbol.
     """
 
-    def __init__(self, program: Program, options: _Options) -> None:
-        self.program = program
+    def __init__(self, program: Program | Continued, options: Options) -> None:
+        self._program = program if isinstance(program, Program) else None
         self._options = options
-        self._built: dict[tuple[tuple[str, int], ...], _Built] = {}
-        self._latest: _Built | None = None
+        self._built: dict[tuple[tuple[str, int], ...], Built] = {}
+        self._latest: Built | None = None
         self._copied: dict[str, tuple[int, int]] = {}  # input -> calls that copied it, bytes
         self._lock = threading.Lock()
-        if not program.symbols:
-            self._latest = self._bound({})
+        if isinstance(program, Continued):
+            self.signature, self._symbols = program.signature, ()
+            self._latest = compile_continued(program, options)
+        else:
+            self.signature, self._symbols = signature_of(program), program.symbols
+            if not program.symbols:
+                self._latest = self._bound({})
+
+    @property
+    def program(self) -> Program:
+        """The Tiny program. Raises InvalidArgument where compilation went on from a dump of Regions."""
+        if self._program is None:
+            raise _no_program("the program")
+        return self._program
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The outputs for these inputs: the array itself, or a tuple in signature order for several.
@@ -151,17 +144,10 @@ class Compiled:
         Arrays keep their kind: numpy in, numpy out; torch in, torch out. Raises TinycError InputMismatch for a wrong
         name, number, shape, DTypeMismatch for a wrong dtype (nothing is cast), and OutOfMemory.
         """
-        given = place_arguments(self.program, args, kwargs)
-        arrays, kind, copied = receive(self.program, given)
-        built = self._latest if not self.program.symbols else self._bound(bind_shapes(self.program, arrays))
-        assert built is not None
+        given, kind, built = self._receive(args, kwargs)
         code = self._code(built)
-        with self._lock:
-            for name, size in copied.items():
-                calls, total = self._copied.get(name, (0, 0))
-                self._copied[name] = calls + 1, total + size
         try:
-            outputs = code(arrays)
+            outputs = code(given)
         except MemoryError as error:
             raise TinycError(
                 "OutOfMemory",
@@ -169,8 +155,27 @@ class Compiled:
                 "use smaller sizes",
                 at={"layer": "runtime"},
             ) from error
-        results = tuple(returned(output, kind) for output in outputs)
+        results = deliver(self.signature, outputs, kind)
         return results[0] if len(results) == 1 else results
+
+    def playback(self, *args: Any, **kwargs: Any) -> Any:
+        """As a call, but the Regions are interpreted with numpy: no code is generated (document 004 §6.11)."""
+        given, kind, built = self._receive(args, kwargs)
+        results = deliver(self.signature, play(built.extracted, given), kind)
+        return results[0] if len(results) == 1 else results
+
+    def _receive(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], str, Built]:
+        """The arguments as arrays, the kind they are of, and the binding of the symbols that they ask for."""
+        arrays, kind, copied = receive(self.signature, place_arguments(self.signature, args, kwargs))
+        if self._symbols:
+            built = self._bound(bind_shapes(self.signature, arrays))
+        else:
+            built = self._ready("a call")
+        with self._lock:
+            for name, size in copied.items():
+                calls, total = self._copied.get(name, (0, 0))
+                self._copied[name] = calls + 1, total + size
+        return arrays, kind, built
 
     @property
     def report(self) -> ExtractionReport:
@@ -202,40 +207,30 @@ class Compiled:
 
     def dump(self, stage: str) -> str:
         """One of the stages in :data:`STAGES` as text: strict JSON ``{"<stage>": …}``."""
-        if stage not in STAGES:
-            raise TinycError(
-                "InvalidArgument",
-                f"there is no stage {stage!r}",
-                f"the stages are {', '.join(STAGES)}",
-                at={"layer": "compiler", "value": stage},
-            )
-        if stage == "tiny":
+        check_stage(stage)
+        if stage in OF_PROGRAM:
+            if self._program is None:
+                raise _no_program(f"stage {stage}")
+            latest = self._latest.program if self._latest else None
+            return dumps(program_stage(stage, latest or self._program))
+        built = self._ready("dump")
+        if stage == "llvm":
             return dumps(
-                {"tiny": program_to_document(self._latest.program if self._latest else self.program)}
+                {
+                    "llvm": [
+                        {"region": kernel.region.name, "symbol": kernel.name, "source": kernel.source}
+                        for kernel in self.kernels
+                    ]
+                }
             )
-        extracted = self._ready("dump").extracted
-        if stage == "exec":
-            return dumps({"exec": execution_to_json(extracted.execution)})
-        if stage == "region":
-            return dumps({"region": [region_to_json(region) for region in extracted.regions]})
-        if stage == "plan":
-            pairs = zip(extracted.regions, extracted.plans, strict=True)
-            return dumps({"plan": [plan_to_json(region.name, plan) for region, plan in pairs]})
-        return dumps(
-            {
-                "llvm": [
-                    {"region": kernel.region.name, "symbol": kernel.name, "source": kernel.source}
-                    for kernel in self.kernels
-                ]
-            }
-        )
+        return dumps(extracted_stage(stage, built.extracted, built.signature, self._options.target))
 
     def __repr__(self) -> str:
-        inputs = ", ".join(port.name for port in self.program.inputs)
+        inputs = ", ".join(argument.name for argument in self.signature.inputs)
         state = f"{len(self._latest.extracted.regions)} kernels" if self._latest else "not bound yet"
         return f"<tinyc.Compiled ({inputs}) on {self._options.target}: {state}>"
 
-    def _code(self, built: _Built) -> Executable:
+    def _code(self, built: Built) -> Executable:
         if built.executable is None:
             raise TinycError(
                 "TargetUnavailable",
@@ -245,96 +240,31 @@ class Compiled:
             )
         return built.executable
 
-    def _ready(self, what: str) -> _Built:
+    def _ready(self, what: str) -> Built:
         if self._latest is None:
-            names = ", ".join(self.program.symbols)
+            names = ", ".join(self._symbols)
             raise TinycError(
                 "UnboundSymbol",
                 f"{what} is not known before the symbols {names} are bound",
-                f"pass shapes={{{', '.join(f'{name!r}: …' for name in self.program.symbols)}}}, or call it once",
+                f"pass shapes={{{', '.join(f'{name!r}: …' for name in self._symbols)}}}, or call it once",
                 at={"layer": "compiler"},
             )
         return self._latest
 
-    def _bound(self, shapes: Mapping[str, int]) -> _Built:
+    def _bound(self, shapes: Mapping[str, int]) -> Built:
         key = tuple(sorted(shapes.items()))
         with self._lock:
             if key not in self._built:
                 program = bind(self.program, dict(shapes)) if shapes else self.program
-                self._built[key] = _compile(program, self._options)
+                self._built[key] = compile_program(program, self._options)
             self._latest = self._built[key]
             return self._latest
 
 
-def _findings(found: Found, users: bool, warned: bool) -> list[Diagnostic]:
-    """Warnings about what extraction met. Raises UnsoundUnion where a rule of a user's made a Region that is none."""
-    listed = "; ".join(found.malformed[:5])
-    if found.fault and users:
-        raise TinycError(
-            "UnsoundUnion",
-            f"what was extracted is no program: kernel {found.fault}" + (f" ({listed})" if listed else ""),
-            "a rule that was added builds a term that its place cannot hold; compile with them one by one",
-            at={"layer": "extract"},
-        )
-    found_none = "no whole program could be extracted from the e-graph; the naive program is used"
-    warnings = []
-    if found.malformed:
-        warnings.append(
-            Diagnostic(
-                "MalformedTerm",
-                f"left out, since no program can hold it: {listed}",
-                "look at what the rules build on their right-hand sides",
-                {"layer": "extract"},
-            )
-        )
-    if found.fault or (found.extracted is None and not warned):
-        warnings.append(
-            Diagnostic(
-                "EngineLost",
-                f"kernel {found.fault}; the naive program is used" if found.fault else found_none,
-                "look at the rulesets that were left out, or report this program",
-                {"layer": "extract"},
-            )
-        )
-    return warnings
-
-
-def _compile(program: Program, options: _Options) -> _Built:
-    from tinyc.runtime.cpu import Executable
-
-    model = options.cost_model or Roofline(hardware(options.target))
-    seconds: dict[str, float] = {}
-    started = time.perf_counter()
-
-    def lap(stage: str) -> None:
-        nonlocal started
-        seconds[stage] = time.perf_counter() - started
-        started = time.perf_counter()
-
-    saturation = saturate(
-        program, load_rules(options.rules), options.without, options.also, options.budget, options.profile
+def _no_program(what: str) -> TinycError:
+    return TinycError(
+        "InvalidArgument",
+        f"{what} comes before the Regions, and compilation went on from a dump of them",
+        "compile the program itself, or its dump of the stage tiny",
+        at={"layer": "compiler"},
     )
-    lap("saturate")
-    warnings = list(saturation.warnings)
-    naive = base_program(program)
-    found = extract_program(program, saturation.graph, model)
-    warnings += _findings(found, bool(options.rules), warned=bool(warnings))
-    extracted = naive if found.extracted is None or found.fault else found.extracted
-    lap("extract")
-    executable = None
-    if options.target == "cpu":
-        executable = Executable(extracted, read_settings().num_threads)
-        lap("codegen")
-    report = make_report(
-        options.target,
-        model,
-        extracted,
-        naive,
-        saturation,
-        {} if extracted is naive else found.fused,
-        tuple(warnings),
-        seconds,
-        extracted is naive,
-        symbols=tuple(kernel.name for kernel in executable.kernels) if executable else (),
-    )
-    return _Built(program, extracted, report, executable)

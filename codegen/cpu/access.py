@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinyc.ir.index import Affine, FloorDiv, lit
-from tinyc.ir.region import Axis, Let, MemRef, Read, Reduce, Region, Within, free_axes, operands
+from tinyc.ir.region import Axis, Let, MemRef, Read, Reduce, Region, Stream, Within, free_axes, operands
 
 from .frames import Frame, Group, Nest
 
@@ -17,7 +17,7 @@ class Access(Nest):
         self.lets: dict[str, Let] = {let.name: let for let in region.lets}
         self.free = free_axes(region)
         self.buffers = {ref.name: (f"%in{number}", ref) for number, ref in enumerate(region.inputs)}
-        reduces = [let.value for let in region.lets if isinstance(let.value, Reduce)]
+        reduces = [let.value for let in region.lets if isinstance(let.value, Reduce | Stream)]
         self.sizes = {item.name: item.size for item in region.iters}
         self.sizes |= {item.name: item.size for value in reduces for item in value.axes}
 
@@ -143,7 +143,7 @@ class Access(Nest):
                 outer, inner = self.step(let.value, first.name), self.step(let.value, second.name)
                 if outer is None or inner is None or outer != inner * second.size:
                     return False
-            elif isinstance(let.value, Reduce) and len(pair & self.free[let.name]) == 1:
+            elif isinstance(let.value, Reduce | Stream) and len(pair & self.free[let.name]) == 1:
                 return False
         return True
 

@@ -10,43 +10,45 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from tinyc.ir.cpu_tiles import blocks, default_tile, product
 from tinyc.ir.dtypes import DType
-from tinyc.ir.plan import Contraction
-from tinyc.ir.region import Axis, Binary, Reduce
+from tinyc.ir.plan import Contraction, Plan
 
 from .emit import Emitter
 from .frames import Block, Frame, Group, Staged, tile_count
 from .host import Host
 
-#: largest blocks: rows, columns and depth of the packed operands
-ROWS, COLUMNS, DEPTH = 256, 512, 384
-#: multiply-adds below which a tile is not cut further for the sake of threads
-TILE_WORK = 1 << 21
 
+def emit_contraction(emitter: Emitter, roles: Contraction, plan: Plan) -> int | None:
+    """Emits the whole kernel; returns the iterations of its parallel loop. None: it is better left to loops.
 
-def emit_contraction(emitter: Emitter, plan: Contraction) -> int | None:
-    """Emits the whole kernel; returns the iterations of its parallel loop. None: not of this form."""
-    roles = _roles(emitter, plan)
-    if roles is None:
+    The Plan's tile is (MC, NC, KC) in the order of its m, n and k, with MC rounded up to whole panels of MR rows and NC
+    to NR columns, and no larger than the matrix; ``vectorize.width`` is the width of the vectors of which NR holds
+    two. Without a tile the blocks are chosen here, and a product that is too small to be packed is None, as is one
+    that is not of this form.
+    """
+    item = product(emitter.region, roles, emitter.free)
+    lanes = plan.vectorize.width if plan.vectorize else emitter.host.lanes
+    if isinstance(item, str) or (plan.tile is None and not item.worthwhile(emitter.host.lanes)):
         return None
-    outer, m, n, k, lhs, rhs = roles
-    mr, nr = emitter.host.rows, 2 * emitter.host.lanes
-    mc, nc, kc = _blocks(outer.size, m.size, n.size, k.size, mr, nr)
-    dtype = emitter.lets[plan.reduce].dtype
+    outer, m, n, k = Group(item.outer), Group(item.rows), Group(item.columns), Group(item.k)
+    mr, nr = emitter.host.rows, 2 * lanes
+    mc, nc, kc = blocks(item, plan.tile or default_tile(item, mr, nr), mr, nr)
+    dtype = emitter.lets[roles.reduce].dtype
     tile = emitter.reserve(4 * mc * nc)
     left = emitter.reserve(4 * mc * kc)
     right = emitter.reserve(4 * nc * kc)
-    blocks = ((m, mc), (n, nc))
-    with emitter.tiles(outer, blocks) as frame:
+    parts = ((m, mc), (n, nc))
+    with emitter.tiles(outer, parts) as frame:
         rows, columns = frame.blocks[::-1]
         sums = _at(emitter, frame, tile)
         frame.lines.append(f"  call void @llvm.memset.p0.i64(ptr {sums}, i8 0, i64 {4 * mc * nc}, i1 false)")
         with emitter.loop("0", str(-(-k.size // kc)), -(-k.size // kc), hint="kb", over=k.names) as step:
             depth = _depth(emitter, step, k, kc)
-            _pack(emitter, lhs, rows, depth, left, mr)
-            _pack(emitter, rhs, columns, depth, right, nr)
+            _pack(emitter, item.lhs, rows, depth, left, mr)
+            _pack(emitter, item.rhs, columns, depth, right, nr)
             _multiply(emitter, rows, columns, depth, (left, right, tile), (mr, nr, nc))
-        frame.staged[plan.reduce] = Staged(
+        frame.staged[roles.reduce] = Staged(
             tile, (Block(m, rows.base, rows.count, mc), Block(n, columns.base, columns.count, nc))
         )
         with ExitStack() as loops:
@@ -54,76 +56,8 @@ def emit_contraction(emitter: Emitter, plan: Contraction) -> int | None:
                 loop = emitter.loop("0", part.count, part.extent, hint="i", group=part.group, base=part.base)
                 loops.enter_context(loop)
             emitter.yield_all()
-    emitter.functions.append(micro_kernel(emitter.host, dtype, mr, nr, nc))
-    return tile_count(outer, blocks)
-
-
-def _roles(emitter: Emitter, plan: Contraction) -> tuple[Group, Group, Group, Group, str, str] | None:
-    """Outer axes, m, n, k, lhs, rhs; n holds the last iter, and the operands are what is multiplied."""
-    reduce = emitter.lets[plan.reduce]
-    if (
-        not isinstance(reduce.value, Reduce)
-        or reduce.value.op != "SUM"
-        or reduce.dtype not in (DType.FP32, DType.I32)
-    ):
-        return None
-    body = emitter.lets[reduce.value.body]
-    if not isinstance(body.value, Binary) or body.value.op != "MUL" or body.dtype is not reduce.dtype:
-        return None
-    if {body.value.x, body.value.y} != {plan.lhs, plan.rhs}:
-        return None
-    iters = emitter.region.iters
-    m, n, batch = (
-        tuple(item for item in iters if item.name in names) for names in (plan.m, plan.n, plan.batch)
-    )
-    lhs, rhs = plan.lhs, plan.rhs
-    if m and m[-1] is iters[-1]:
-        m, n, lhs, rhs = n, m, rhs, lhs
-    k = Group(reduce.value.axes)
-    if len(m) + len(n) + len(batch) != len(iters) or not (m and n and k.axes):
-        return None
-    shared = {item.name for item in batch} | k.names
-    allowed = (shared | {item.name for item in m}, shared | {item.name for item in n})
-    if not (emitter.free[lhs] <= allowed[0] and emitter.free[rhs] <= allowed[1]):
-        return None
-    if emitter.free[plan.reduce] != frozenset(item.name for item in iters):
-        return None
-    rows, columns = Group(m), Group(n)
-    if rows.size < 4 or columns.size < emitter.host.lanes or rows.size * columns.size * k.size < 4096:
-        return None
-    moved_m, m = _split(m, iters, 64)
-    moved_n, n = _split(n, iters, 256)
-    return Group((*batch, *moved_m, *moved_n)), Group(m), Group(n), k, lhs, rhs
-
-
-def _split(
-    axes: tuple[Axis, ...], iters: tuple[Axis, ...], enough: int
-) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
-    """Leading axes that are apart from the others in the output, given up where ``enough`` points remain."""
-    start = len(axes) - 1
-    while start and iters.index(axes[start - 1]) + 1 == iters.index(axes[start]):
-        start -= 1
-    return (axes[:start], axes[start:]) if Group(axes[start:]).size >= enough else ((), axes)
-
-
-def _blocks(outer: int, m: int, n: int, k: int, mr: int, nr: int) -> tuple[int, int, int]:
-    """MC, NC, KC: equal parts within the limits, cut further until threads have tiles to share."""
-    mc, nc = _part(m, ROWS, mr), _part(n, COLUMNS, nr)
-    kc = -(-k // -(-k // DEPTH))
-    while outer * -(-m // mc) * -(-n // nc) < 8 and mc * nc * k > TILE_WORK:
-        if mc >= nc and mc > 4 * mr:
-            mc = _part(m, -(-mc // 2), mr)
-        elif nc > 2 * nr:
-            nc = _part(n, -(-nc // 2), nr)
-        else:
-            break
-    return mc, nc, kc
-
-
-def _part(size: int, limit: int, unit: int) -> int:
-    """The size of equal parts of at most about ``limit``, a multiple of ``unit``."""
-    part = -(-size // max(1, -(-size // limit)))
-    return -(-part // unit) * unit
+    emitter.functions.append(micro_kernel(emitter.host, dtype, mr, nr, nc, lanes))
+    return tile_count(outer, parts)
 
 
 def _depth(emitter: Emitter, step: Frame, k: Group, kc: int) -> Block:
@@ -217,9 +151,10 @@ def _step(emitter: Emitter, frame: Frame, pointer: str, index: str, stride: int)
     return emitter.put(frame, f"getelementptr inbounds i8, ptr {pointer}, i64 {offset}", "p")
 
 
-def micro_kernel(host: Host, dtype: DType, mr: int, nr: int, nc: int) -> str:
-    """c[MR, NR] += a[k, MR] * b[k, NR], all of c in vector registers; rows of c are NC apart."""
-    lanes = host.lanes
+def micro_kernel(host: Host, dtype: DType, mr: int, nr: int, nc: int, lanes: int | None = None) -> str:
+    """c[MR, NR] += a[k, MR] * b[k, NR], all of c in vector registers; rows of c are NC apart. ``lanes`` of a vector:
+    as many as the CPU has, unless it is said."""
+    lanes = lanes or host.lanes
     kind = "i32" if dtype is DType.I32 else "float"
     vector = f"<{lanes} x {kind}>"
     cells = [(i, j) for i in range(mr) for j in range(nr // lanes)]

@@ -22,6 +22,7 @@ from tinyc.ir.region import (
     Reduce,
     Region,
     Select,
+    Stream,
     Unary,
     Within,
     operands,
@@ -32,6 +33,7 @@ from .access import Access
 from .frames import Block, Frame, Group, Staged
 from .host import Host
 from .rows import Row, Saved, rows
+from .stream import two_passes
 
 #: largest staged array in bytes; a Reduce that would need more is computed again instead
 STAGE_LIMIT = 8 << 20
@@ -105,9 +107,9 @@ class Emitter(Access):
             if name in needed or self.known(name):
                 continue
             needed.add(name)
-            if not isinstance(self.lets[name].value, Reduce):
+            if not isinstance(self.lets[name].value, Reduce | Stream):
                 pending += operands(self.lets[name].value)
-        reductions = {name for name in needed if isinstance(self.lets[name].value, Reduce)}
+        reductions = {name for name in needed if isinstance(self.lets[name].value, Reduce | Stream)}
         for name in sorted(needed, key=lambda name: (name not in reductions, self.order[name])):
             if not self.known(name):
                 self._emit(self.lets[name])
@@ -115,7 +117,7 @@ class Emitter(Access):
     def _emit(self, let: Let) -> None:
         depth = self.depth(self.free[let.name])
         frame = self.frames[depth]
-        if isinstance(let.value, Reduce):
+        if isinstance(let.value, Reduce | Stream):
             value = self._reduce(let, let.value, depth)
         else:
             value = self._from_row(frame, let) or self._compute(frame, let)
@@ -216,7 +218,7 @@ class Emitter(Access):
 
     # ---- reductions -------------------------------------------------------------------------------------
 
-    def _reduce(self, let: Let, value: Reduce, depth: int) -> str:
+    def _reduce(self, let: Let, value: Reduce | Stream, depth: int) -> str:
         staged = self._staged(let.name, depth)
         if staged is None:
             place_at = self._stage_depth(let, depth)
@@ -261,7 +263,7 @@ class Emitter(Access):
             seen |= block.group.names
         return tuple(blocks)
 
-    def _stage(self, let: Let, value: Reduce) -> Staged:
+    def _stage(self, let: Let, value: Reduce | Stream) -> Staged:
         blocks = self._stage_blocks(self.free[let.name])
         kind = scalar.REGISTER[let.dtype]
         size = math.prod(block.extent for block in blocks)
@@ -269,17 +271,17 @@ class Emitter(Access):
         inner = blocks[-1] if blocks else None
         column = inner is not None and let.name in self.columns and inner.group == self.vector
         first = blocks[:-1] if column else blocks
-        with self._nest([(block.group, block) for block in first], "s"):
+        with self.nest([(block.group, block) for block in first], "s"):
             if not column:
                 result = self._accumulate(let, value)
                 self._store_staged(self.top, staged, let, result)
             else:
-                assert inner is not None
-                with self._nest([(inner.group, inner)], "s"):
+                assert inner is not None and isinstance(value, Reduce)
+                with self.nest([(inner.group, inner)], "s"):
                     self._store_staged(self.top, staged, let, scalar.neutral(value.op, let.dtype))
                 with (
-                    self._nest([(Group((item,)), None) for item in value.axes], "r"),
-                    self._nest([(inner.group, inner)], "s"),
+                    self.nest([(Group((item,)), None) for item in value.axes], "r"),
+                    self.nest([(inner.group, inner)], "s"),
                 ):
                     self.demand([value.body])
                     before = self._load_staged(self.top, staged, let)
@@ -288,7 +290,7 @@ class Emitter(Access):
         return staged
 
     @contextmanager
-    def _nest(self, loops: list[tuple[Group, Block | None]], hint: str) -> Iterator[None]:
+    def nest(self, loops: list[tuple[Group, Block | None]], hint: str) -> Iterator[None]:
         """Loops nested in the order given, each over its block or its whole group."""
         if not loops:
             yield
@@ -297,18 +299,20 @@ class Emitter(Access):
         block = block or self.full(group)
         with (
             self.loop("0", block.count, block.extent, hint=hint, group=group, base=block.base),
-            self._nest(rest, hint),
+            self.nest(rest, hint),
         ):
             yield
 
-    def _accumulate(self, let: Let, value: Reduce) -> str:
+    def _accumulate(self, let: Let, value: Reduce | Stream) -> str:
         """A Reduce at the innermost frame, in a register."""
+        if isinstance(value, Stream):
+            return two_passes(self, value)
         kind = scalar.REGISTER[let.dtype]
         outer = self.top
         cell = self.fresh("acc")
         self.entry.append(f"  {cell} = alloca {kind}")
         outer.lines.append(f"  store {kind} {scalar.neutral(value.op, let.dtype)}, ptr {cell}")
-        with self._nest([(group, None) for group in self.merged(self.walk(value))], "r"):
+        with self.nest([(group, None) for group in self.merged(self.walk(value))], "r"):
             self.demand([value.body])
             before = self.put(self.top, f"load {kind}, ptr {cell}", "acc")
             after = self._combine(self.top, value.op, let.dtype, before, self.value(value.body))
@@ -321,7 +325,7 @@ class Emitter(Access):
         flags = " reassoc" if op in ("SUM", "PROD") else ""
         return self.put(frame, scalar.binary(op, dtype, x, y, flags), "acc")
 
-    def _staged_address(self, frame: Frame, staged: Staged, kind: str) -> str:
+    def staged_address(self, frame: Frame, staged: Staged, kind: str) -> str:
         total = "0"
         for block in staged.blocks:
             value = self.index(block.group.flat())
@@ -337,9 +341,9 @@ class Emitter(Access):
 
     def _load_staged(self, frame: Frame, staged: Staged, let: Let) -> str:
         dtype = let.dtype if let.dtype in (DType.I32, DType.BOOL) else DType.FP32
-        address = self._staged_address(frame, staged, scalar.MEMORY[dtype])
+        address = self.staged_address(frame, staged, scalar.MEMORY[dtype])
         return self.load(frame, address, dtype, f"v{self.order[let.name]}")
 
     def _store_staged(self, frame: Frame, staged: Staged, let: Let, value: str) -> None:
         dtype = let.dtype if let.dtype in (DType.I32, DType.BOOL) else DType.FP32
-        self.store(frame, value, self._staged_address(frame, staged, scalar.MEMORY[dtype]), dtype)
+        self.store(frame, value, self.staged_address(frame, staged, scalar.MEMORY[dtype]), dtype)

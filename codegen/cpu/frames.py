@@ -100,6 +100,8 @@ class Nest:
         self.entry: list[str] = []  # allocations at the start of the function
         self.functions: list[str] = []  # further functions of the module
         self.scratch = 0
+        self.widths: dict[str, int] = {}  # axis -> elements of a vector, where a Plan says so
+        self.metadata: list[str] = []  # of loops, numbered from 0
         self._count = 0
 
     def fresh(self, hint: str) -> str:
@@ -157,6 +159,7 @@ class Nest:
         label = f"{hint}.{self._count}"
         frame = Frame(f"{label}.body", group or Group(()), f"%{label}", f"%{label}")
         frame.parts = ((group.names if group else over, trip),)
+        hints = self._vectorized(self.widths.get(group.axes[-1].name, 0) if group and group.axes else 0)
         if group is not None and base != "0":
             frame.index = self.put(frame, f"add nuw nsw i64 {base}, %{label}", "at")
         self.frames.append(frame)
@@ -176,10 +179,20 @@ class Nest:
             f"  br label %{label}.latch",
             f"{label}.latch:",
             f"  %{label}.next = add nuw nsw i64 %{label}, 1",
-            f"  br label %{label}.head",
+            f"  br label %{label}.head{hints}",
             f"{label}.done:",
         ]
         outer.label = f"{label}.done"
+
+    def _vectorized(self, width: int) -> str:
+        """The metadata of a loop that LLVM is to vectorise by ``width`` (0: as it likes)."""
+        if not width:
+            return ""
+        number = len(self.metadata)
+        wanted = f'!{{!"llvm.loop.vectorize.width", i32 {width}}}'
+        single = ', !{!"llvm.loop.interleave.count", i32 1}' if width == 1 else ""
+        self.metadata.append(f"!{number} = distinct !{{!{number}, {wanted}{single}}}")
+        return f", !llvm.loop !{number}"
 
     @contextmanager
     def tiles(self, outer: Group, blocks: tuple[tuple[Group, int], ...]) -> Iterator[Frame]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from tinyc.ir.resources import CPU, Limits
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,11 @@ class Host:
     rows: int
     fma: bool
     fp16: bool
+
+    @property
+    def limits(self) -> Limits:
+        """What a Plan may take of it."""
+        return replace(CPU, lanes=self.lanes, rows=self.rows)
 
 
 @lru_cache(maxsize=1)

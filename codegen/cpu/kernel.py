@@ -7,9 +7,11 @@ import math
 import re
 from dataclasses import dataclass
 
+from tinyc.ir.check_plan import check_plan
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.plan import Plan
-from tinyc.ir.region import Binary, Reduce, Region, Unary
+from tinyc.ir.region import Binary, Reduce, Region, Stream, Unary
+from tinyc.ir.schedule_names import Scope
 
 from . import scalar
 from .contraction import emit_contraction
@@ -18,6 +20,7 @@ from .host import Host, host
 from .library import library
 from .loops import emit_loops
 from .prepare import describe, simplify
+from .walk import emit_walk
 
 #: work that is worth handing to another thread, in operations on one element: about 100 microseconds
 GRAIN = 1 << 21
@@ -50,20 +53,30 @@ class CpuKernel:
 def generate(region: Region, plan: Plan, on: Host | None = None) -> CpuKernel:
     """The kernel that computes ``region``. ``on``: the CPU to generate for (default: this one).
 
-    A contraction that does not have the form of :mod:`.contraction` runs as loops.
+    The Plan is obeyed: its tile gives the blocks of the loops, its vectorize the width of the vectors. What it leaves
+    open is chosen here; a contraction without a tile runs as loops where it is small, or not of the form of
+    :mod:`.contraction`.
 
     Raises:
-        TinycError: CodegenFailed where an operation does not exist for its dtype.
+        TinycError: CodegenFailed where an operation does not exist for its dtype; E15xx where the Plan is not for
+            this Region or this CPU.
     """
     target = on or host()
+    check_plan(plan, region, target.limits)
+    scope = Scope(plan, region)
     small = simplify(region)
     try:
         extent, emitter, algo = None, Emitter(small, target), "contraction"
-        if plan.algo == "contraction" and plan.contraction is not None:
-            extent = emit_contraction(emitter, plan.contraction)
+        if scope.contraction is not None:
+            extent = emit_contraction(emitter, scope.contraction, plan)
+        if extent is None and plan.tile is None:
+            emitter, algo = Emitter(small, target), "stream"
+            extent = emit_walk(emitter)
         if extent is None:
             emitter, algo = Emitter(small, target), "loops"
-            extent = emit_loops(emitter)
+            if plan.vectorize is not None:
+                emitter.widths = dict.fromkeys(scope.innermost(plan.vectorize.axis), plan.vectorize.width)
+            extent = emit_loops(emitter, plan.tile[1] if plan.tile else None)
     except scalar.Unsupported as error:
         raise TinycError(
             "CodegenFailed",
@@ -73,7 +86,7 @@ def generate(region: Region, plan: Plan, on: Host | None = None) -> CpuKernel:
         ) from error
     text = _module(small, emitter)
     name = f"kernel_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    gain = _CONTRACTION_GAIN if algo == "contraction" else 1
+    gain = _CONTRACTION_GAIN if algo in ("contraction", "stream") else 1
     share = max(1, _work(emitter) // gain // extent)
     return CpuKernel(
         name, text.replace("@KERNEL", f"@{name}"), extent, max(1, -(-GRAIN // share)), emitter.scratch, algo
@@ -85,6 +98,8 @@ def _work(emitter: Emitter) -> int:
     work = 0
     for let in emitter.region.lets:
         axes = emitter.free[let.value.body if isinstance(let.value, Reduce) else let.name]
+        if isinstance(let.value, Stream):
+            axes |= {item.name for item in let.value.axes}
         weight = _WEIGHTS.get(let.value.op, 1) if isinstance(let.value, Unary | Binary) else 1
         work += weight * math.prod(emitter.sizes[name] for name in axes)
     return work
@@ -141,4 +156,4 @@ def _module(region: Region, emitter: Emitter) -> str:
     arguments = ", ".join(f"ptr {name}" for name in (*inputs, *outputs, "%scratch"))
     body += [f"  call void @body({arguments}, i64 %begin, i64 %end)", "  ret void", "}", ""]
     text = "\n".join([library(emitter.used, emitter.host), *emitter.functions, *body])
-    return "\n".join([*describe(region), "", text, *_declarations(text), ""])
+    return "\n".join([*describe(region), "", text, *_declarations(text), *emitter.metadata, ""])

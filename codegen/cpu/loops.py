@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from tinyc.ir.region import Axis, Reduce
+from tinyc.ir.region import Axis, Reduce, Stream
 
 from .emit import Emitter
 from .frames import Group, tile_count
@@ -19,8 +19,11 @@ ELEMENTS = 4096
 COLUMNS = 256
 
 
-def emit_loops(emitter: Emitter) -> int:
-    """Emits the whole kernel; returns the iterations of its parallel loop."""
+def emit_loops(emitter: Emitter, block: int | None = None) -> int:
+    """Emits the whole kernel; returns the iterations of its parallel loop.
+
+    ``block``: points of a block of the innermost loop, as a Plan has them (default: as the kernel asks for).
+    """
     iters = emitter.region.iters
     if not iters:
         return _emit(emitter, [], [], None, 0)
@@ -37,8 +40,8 @@ def emit_loops(emitter: Emitter) -> int:
     rest = [item for item in iters[:-1] if item.name not in common]
     if blocked:
         emitter.vector, emitter.columns = Group((last,)), columns
-        return _emit(emitter, outer, rest, emitter.vector, COLUMNS)
-    if reduces and last.name in common:
+        return _emit(emitter, outer, rest, emitter.vector, block or COLUMNS)
+    if reduces and last.name in common and not block:
         return _emit(emitter, [*outer, last], rest, None, 0)
     if not outer and rest:
         outer.append(rest.pop(0))
@@ -51,7 +54,9 @@ def emit_loops(emitter: Emitter) -> int:
     ):
         inner.insert(0, before.pop())
     group = Group(tuple(inner))
-    return _emit(emitter, outer, rest, group, ELEMENTS if not reduces and group.size > ELEMENTS else 0)
+    return _emit(
+        emitter, outer, rest, group, block or (ELEMENTS if not reduces and group.size > ELEMENTS else 0)
+    )
 
 
 def _emit(emitter: Emitter, outer: list[Axis], rest: list[Axis], inner: Group | None, block: int) -> int:
@@ -75,15 +80,16 @@ def _outermost_reduces(emitter: Emitter) -> list[str]:
     return [
         let.name
         for let in emitter.region.lets
-        if isinstance(let.value, Reduce) and emitter.free[let.name] and emitter.free[let.name] <= iters
+        if isinstance(let.value, Reduce | Stream)
+        and emitter.free[let.name]
+        and emitter.free[let.name] <= iters
     ]
 
 
 def _column(emitter: Emitter, name: str, last: Axis) -> bool:
     """Whether a Reduce is better computed for many points of the last iter at once."""
     value = emitter.lets[name].value
-    assert isinstance(value, Reduce)
-    if last.name not in emitter.free[name] or not value.axes:
+    if not isinstance(value, Reduce) or last.name not in emitter.free[name] or not value.axes:
         return False
     own = emitter.walk(value)[-1]
     along, across = emitter.gathers(value.body, last.name), emitter.gathers(value.body, own.name)

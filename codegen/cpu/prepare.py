@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from tinyc.ir.dtypes import from_bits
 from tinyc.ir.index import Affine, axis, lit
-from tinyc.ir.region import Binary, Cast, Const, Let, Read, Reduce, Region, Unary, Within, operands
+from tinyc.ir.region import Binary, Cast, Const, Let, Read, Reduce, Region, Stream, Unary, Within, operands
 
 
 def simplify(region: Region) -> Region:
     """The same Region without axes of size 1."""
     one = {item.name: lit(0) for item in region.iters if item.size == 1}
     for let in region.lets:
-        if isinstance(let.value, Reduce):
+        if isinstance(let.value, Reduce | Stream):
             one |= {item.name: lit(0) for item in let.value.axes if item.size == 1}
     lets = []
     for let in region.lets:
@@ -25,6 +25,8 @@ def simplify(region: Region) -> Region:
                 value = Within(index.substitute(one), lo, hi)
             case Reduce(op, axes, body):
                 value = Reduce(op, tuple(item for item in axes if item.name not in one), body)
+            case Stream(axes, score, weight, scale):
+                value = Stream(tuple(item for item in axes if item.name not in one), score, weight, scale)
         lets.append(replace(let, value=value))
     iters = tuple(item for item in region.iters if item.name not in one)
     return replace(region, iters=iters, lets=tuple(lets))
@@ -37,10 +39,11 @@ def describe(region: Region) -> list[str]:
         names[item.name] = f"i{number}"
     number = 0
     for let in region.lets:
-        if isinstance(let.value, Reduce):
+        if isinstance(let.value, Reduce | Stream):
             for item in let.value.axes:
-                names[item.name] = f"r{number}"
-                number += 1
+                if item.name not in names:  # Streams may share axes
+                    names[item.name] = f"r{number}"
+                    number += 1
     values = {let.name: f"%v{number}" for number, let in enumerate(region.lets)}
     tensors = {ref.name: f"%in{number}" for number, ref in enumerate(region.inputs)}
     rename = {old: axis(new) for old, new in names.items()}
@@ -72,6 +75,9 @@ def _describe(
         case Reduce(op, axes, body):
             over = " ".join(f"{names[item.name]}<{item.size}" for item in axes)
             return f"{op} over {over}: {values[body]}"
+        case Stream(axes, score, weight, scale):
+            over = " ".join(f"{names[item.name]}<{item.size}" for item in axes)
+            return f"STREAM over {over}: exp2({values[score]} * {values[scale]}) * {values[weight]}"
         case Unary(op, _) | Binary(op, _, _):
             head = op
         case Cast():

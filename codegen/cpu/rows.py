@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tinyc.ir.index import axis
 from tinyc.ir.region import Binary as BinaryValue
-from tinyc.ir.region import Let, Read, Reduce, Region, Unary, Within, operands
+from tinyc.ir.region import Let, Read, Reduce, Region, Stream, Unary, Within, operands
 
 EXPENSIVE = frozenset({"EXP2", "LOG2", "SIN", "SQRT", "RSQRT", "POW"})
 """Operations that cost more than storing their result and loading it again."""
@@ -72,7 +72,7 @@ def _form(
             return "Read", tensor, tuple(index.substitute({name: _ANY}) for index in index_map)
         case Within(index, lo, hi):
             return "Within", index.substitute({name: _ANY}), lo, hi
-        case Reduce():
+        case Reduce() | Stream():
             return "Reduce", let.name  # binds axes of its own: equal to itself only
         case Unary(op, _) | BinaryValue(op, _, _):
             return op, let.dtype, parts

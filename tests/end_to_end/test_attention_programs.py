@@ -87,7 +87,7 @@ def compiled_attention(name: str, form: str) -> Compiled:
 
 @pytest.mark.parametrize("form", ["json", "trace"])
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.spec("002-41")
+@pytest.mark.spec("002-41", "004-005")
 def test_attention(name: str, form: str) -> None:
     case, compiled = CASES[name], compiled_attention(name, form)
     check_values(compiled, normal_inputs(compiled.program))

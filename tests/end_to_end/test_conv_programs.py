@@ -92,7 +92,6 @@ every_conv = pytest.mark.parametrize("form", FORMS)
 
 @pytest.mark.parametrize("name", CONVS)
 @every_conv
-@pytest.mark.spec("002-40")
 def test_conv(name: str, form: str) -> None:
     compiled = compiled_conv(name, form)
     check_values(compiled, normal_inputs(compiled.program))
@@ -100,6 +99,7 @@ def test_conv(name: str, form: str) -> None:
     check_exact(compiled, integer_inputs(compiled.program, largest=1 if CONVS[name].dtype == "bf16" else 3))
 
 
+@pytest.mark.spec("002-40", "004-005", "004-009", "004-012")
 @pytest.mark.parametrize("name", CONVS)
 @every_conv
 def test_conv_is_one_kernel_that_reads_through_its_windows(name: str, form: str) -> None:

@@ -65,7 +65,7 @@ every_gemm = pytest.mark.parametrize(
 
 
 @every_gemm
-@pytest.mark.spec("002-36")
+@pytest.mark.spec("002-36", "004-093", "I-37")
 def test_gemm(form: str, dtype: str, size: tuple[int, int, int]) -> None:
     compiled = compiled_gemm(form, dtype, *size)
     check_values(compiled, normal_inputs(compiled.program))
@@ -73,6 +73,7 @@ def test_gemm(form: str, dtype: str, size: tuple[int, int, int]) -> None:
     check_exact(compiled, integer_inputs(compiled.program, largest=2 if dtype == "bf16" else 4))
 
 
+@pytest.mark.spec("004-005", "004-009", "004-083")
 @every_gemm
 def test_gemm_is_one_kernel_with_its_epilogue(form: str, dtype: str, size: tuple[int, int, int]) -> None:
     compiled = compiled_gemm(form, dtype, *size)

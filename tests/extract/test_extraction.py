@@ -224,6 +224,7 @@ def test_the_models_estimates_are_in_the_report() -> None:
         assert kernel.time_s == 1e6
 
 
+@pytest.mark.spec("004-086")
 def test_a_value_with_three_consumers_is_computed_once() -> None:
     """Within one kernel: its reduction stands there once, however many values are made of it."""
     s = tinyc.spec

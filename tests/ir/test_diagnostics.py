@@ -85,6 +85,7 @@ BAD = [
     ("InvalidArgument", "multiplies", [T, op("y", "VIEW", "t", result_shape=[2, 2], index_map={"map": ["i0*i1", "i0"]})]),
     ("InvalidArgument", "only by a positive", [T, op("y", "VIEW", "t", result_shape=[2], index_map={"map": ["i0//0", "i0"]})]),
     ("InvalidArgument", "index_map", [T, op("y", "VIEW", "t", result_shape=[2])]),
+    ("MissingDivGuard", "'i0 % 2'", [T, op("y", "VIEW", "t", result_shape=[2], index_map={"map": ["i0 % 2", 0]})]),
     ("OutOfBoundsMap", "0 to 3", [T, op("y", "VIEW", "t", result_shape=[4], index_map={"map": [0, "i0"]})]),
     ("OutOfBoundsMap", "-1 to 0", [T, op("y", "VIEW", "t", result_shape=[2], index_map={"map": ["i0-1", 0]})]),
     ("OutOfBoundsMap", "0 to 2", [T, op("y", "VIEW", "t", result_shape=[6], index_map={"map": ["i0//2", 0]})]),

@@ -14,7 +14,7 @@ from tinyc.ir.tiny import Program
 
 Array = np.ndarray[Any, Any]
 TOLERANCE = {"fp32": 1e-3, "fp16": 1e-3, "bf16": 1.6e-2}
-"""Of design.md §7, relative and absolute; integers and bools are exact."""
+"""Relative and absolute: document 004 §13, and half a step of bf16; integers and bools are exact."""
 
 
 def traced(function: Callable[..., Any], **shapes: tuple[int, ...] | tuple[str, tuple[int, ...]]) -> Program:

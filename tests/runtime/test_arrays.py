@@ -318,6 +318,7 @@ def ones(*shape: int) -> np.ndarray:
     return np.ones(shape, F32)
 
 
+@pytest.mark.spec("004-017")
 def test_symbols_bind_at_the_first_call_and_are_compiled_once_each(symbolic: tinyc.Compiled) -> None:
     for what in ("report", "kernels", "plan", "executable"):
         with pytest.raises(TinycError) as caught:

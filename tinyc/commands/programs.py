@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tinyc.ir.diagnostics import TinycError
+from tinyc.ir.signature import signature_of
 from tinyc.settings import Settings
 
 from .console import say, say_table
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
 
 #: the stages that hold the source of each kernel -> the suffix of its file
 SOURCES = {"llvm": "ll"}
-#: the stages that exist while symbols are still unbound
-UNBOUND = {"tiny"}
 TARGETS = ("cpu", "sm80", "sm90", "auto")
+FILE = "a Frontend or Tiny document, or a dump of the stages region or plan"
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,7 +32,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     command = subparsers.add_parser(
         "compile", parents=[options], help="compile a program and say what came out"
     )
-    command.add_argument("file", metavar="FILE", help="a Frontend or Tiny document")
+    command.add_argument("file", metavar="FILE", help=FILE)
     command.add_argument(
         "--dump", metavar="STAGES", type=_stages, default=(), help="such as tiny,region,plan"
     )
@@ -42,7 +42,10 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     command.set_defaults(command=compile_file)
 
     command = subparsers.add_parser("run", parents=[options], help="run a program on arrays from files")
-    command.add_argument("file", metavar="FILE", help="a Frontend or Tiny document")
+    command.add_argument("file", metavar="FILE", help=FILE)
+    command.add_argument(
+        "--playback", action="store_true", help="interpret the Regions with numpy instead of running code"
+    )
     command.add_argument(
         "--input",
         metavar="NAME=FILE.npy",
@@ -59,21 +62,23 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     command = subparsers.add_parser(
         "report", parents=[options], help="what was chosen, what it costs, and why"
     )
-    command.add_argument("file", metavar="FILE", help="a Frontend or Tiny document")
+    command.add_argument("file", metavar="FILE", help=FILE)
     command.add_argument("other", metavar="OTHER", nargs="?", help="a second one, to compare it with")
     command.add_argument("--profile", action="store_true", help="run rule by rule: e-nodes per rule (slower)")
     command.add_argument("--json", action="store_true", help="as JSON")
     command.set_defaults(command=report_file)
 
-    command = subparsers.add_parser("dump", parents=[options], help="print one stage of a program")
+    command = subparsers.add_parser(
+        "dump", parents=[options], help="print one stage of a program, or of a dump that it goes on from"
+    )
     command.add_argument("stage", metavar="STAGE", type=_stages, help="such as region; several with commas")
-    command.add_argument("file", metavar="FILE", help="a Frontend or Tiny document")
+    command.add_argument("file", metavar="FILE", help=FILE)
     command.set_defaults(command=dump_file)
 
 
 def compile_file(args: argparse.Namespace, settings: Settings) -> int:
     stages = args.dump or (tuple(SOURCES) if args.out else ())
-    compiled = _compile(args, args.file, partial=bool(stages) and set(stages) <= UNBOUND)
+    compiled = _compile(args, args.file, partial=bool(stages) and _before_binding(stages))
     if args.out:
         files = {
             args.out / name: text for stage in stages for name, text in _stage_files(compiled, stage).items()
@@ -89,11 +94,11 @@ def compile_file(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def run_file(args: argparse.Namespace, settings: Settings) -> int:
-    import tinyc
-
-    program = tinyc.load(Path(args.file))
     paths = _unique(args.input, "--input")
-    types = {port.name: program.types[port.node] for port in program.inputs}
+    opened = _open(args.file)
+    compiled = _compile(args, args.file, opened, partial=True) if isinstance(opened, dict) else None
+    signature = compiled.signature if compiled else signature_of(opened)  # type: ignore[arg-type]
+    types = {argument.name: argument for argument in signature.inputs}
     if unknown := sorted(set(paths) - set(types)):
         why = f"the program has no input named {', '.join(unknown)}"
         raise TinycError("InputMismatch", why, f"its inputs are {', '.join(types)}", {"file": args.file})
@@ -102,21 +107,21 @@ def run_file(args: argparse.Namespace, settings: Settings) -> int:
         suggestion = " ".join(f"--input {name}={name}.npy" for name in missing)
         raise TinycError("InputMismatch", why, f"add {suggestion}", {"file": args.file})
     single = args.output is not None and args.output.suffix == ".npy"
-    if single and len(program.outputs) > 1:
-        why = f"a .npy file holds one array, the program has {len(program.outputs)} outputs"
+    if single and len(signature.outputs) > 1:
+        why = f"a .npy file holds one array, the program has {len(signature.outputs)} outputs"
         raise TinycError("Usage", why, "name the output file .npz", {"file": args.output})
 
     arrays = {name: read_array(Path(path), types[name].dtype) for name, path in paths.items()}
-    compiled = _compile(args, args.file, program, partial=True)
-    result = compiled(**arrays)
+    compiled = compiled or _compile(args, args.file, opened, partial=True)
+    result = compiled.playback(**arrays) if args.playback else compiled(**arrays)
     _warn(compiled)
     values = result if isinstance(result, tuple) else (result,)
-    outputs = {port.name: value for port, value in zip(program.outputs, values, strict=True)}
+    outputs = {argument.name: value for argument, value in zip(signature.outputs, values, strict=True)}
     if args.output is not None:
         write_files({args.output: npy_bytes(values[0]) if single else array_bytes(outputs)})
     rows = [
-        (name, str(program.types[port.node].dtype), "×".join(map(str, value.shape)) or "scalar", _head(value))
-        for port, (name, value) in zip(program.outputs, outputs.items(), strict=True)
+        (name, str(argument.dtype), "×".join(map(str, value.shape)) or "scalar", _head(value))
+        for argument, (name, value) in zip(signature.outputs, outputs.items(), strict=True)
     ]
     say_table(("output", "dtype", "shape", "first elements"), rows, settings.color)
     return 0
@@ -139,38 +144,56 @@ def report_file(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def dump_file(args: argparse.Namespace, settings: Settings) -> int:
-    _say_stages(_compile(args, args.file, partial=set(args.stage) <= UNBOUND), args.stage)
+    _say_stages(_compile(args, args.file, partial=_before_binding(args.stage)), args.stage)
     return 0
+
+
+def _open(file: str) -> Program | dict[str, Any]:
+    """A Program, or the document of a dump to go on from."""
+    from tinyc.frontend.load import program_of, read_document
+    from tinyc.resume import is_dump
+
+    document = read_document(Path(file))
+    return document if is_dump(document) else program_of(document, Path(file))
 
 
 def _compile(
     args: argparse.Namespace,
     file: str,
-    program: Program | None = None,
+    opened: Program | dict[str, Any] | None = None,
     partial: bool = False,
     profile: bool = False,
 ) -> Compiled:
     """``file`` compiled with the options given. ``partial``: symbols may wait for the arrays of the first call."""
     import tinyc
+    from tinyc.frontend.load import naming
 
-    program = tinyc.load(Path(file)) if program is None else program
+    opened = _open(file) if opened is None else opened
     shapes = _unique(args.shape, "--shape")
-    if unknown := sorted(set(shapes) - set(program.symbols)):
-        why = f"the program has no symbol {', '.join(unknown)}"
-        known = (
-            f"its symbols are {', '.join(program.symbols)}"
-            if program.symbols
-            else "it has none: leave --shape out"
+    if not isinstance(opened, dict):
+        _check_shapes(file, opened.symbols, shapes, partial)
+    with naming(Path(file) if isinstance(opened, dict) else None):
+        return tinyc.optimize_and_compile(
+            opened, args.target, shapes, args.rules, args.without, args.also, profile=profile
         )
+
+
+def _before_binding(stages: Collection[str]) -> bool:
+    from tinyc.stages import OF_PROGRAM
+
+    return set(stages) <= OF_PROGRAM
+
+
+def _check_shapes(file: str, symbols: tuple[str, ...], shapes: Mapping[str, int], partial: bool) -> None:
+    if unknown := sorted(set(shapes) - set(symbols)):
+        why = f"the program has no symbol {', '.join(unknown)}"
+        known = f"its symbols are {', '.join(symbols)}" if symbols else "it has none: leave --shape out"
         raise TinycError("UnboundSymbol", why, known, {"file": file})
-    unbound = [symbol for symbol in program.symbols if symbol not in shapes]
+    unbound = [symbol for symbol in symbols if symbol not in shapes]
     if unbound and not partial:
         why = f"the sizes of {', '.join(unbound)} are not known"
         suggestion = "add " + " ".join(f"--shape {symbol}=64" for symbol in unbound)
         raise TinycError("UnboundSymbol", why, suggestion, {"file": file})
-    return tinyc.optimize_and_compile(
-        program, args.target, shapes, args.rules, args.without, args.also, profile=profile
-    )
 
 
 def _stage_files(compiled: Compiled, stage: str) -> dict[str, str]:
@@ -207,7 +230,7 @@ def _say_kernels(compiled: Compiled, settings: Settings) -> None:
 
 def _warn(compiled: Compiled) -> None:
     for warning in compiled.report.warnings:
-        print(f"tinyc: warning: {warning}", file=sys.stderr)
+        print(f"tinyc: {warning.severity}: {warning}", file=sys.stderr)
 
 
 def _compared(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -30,6 +30,7 @@ EXTRACTABLE = (
         "Select",
         "Cast",
         "Reduce",
+        "Stream",
     ),
     *("Arg", "Fill", "Alias"),
 )

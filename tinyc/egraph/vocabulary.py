@@ -124,6 +124,9 @@ VOCABULARY = Vocabulary(
         Constructor("Select", ("Expr", "Expr", "Expr"), "Expr", "condition, then, else"),
         Constructor("Cast", ("String", "Expr"), "Expr", "a cast to a dtype"),
         Constructor("Reduce", ("String", "Ixs", "Expr"), "Expr", "operator, bound axes, body"),
+        Constructor(
+            "Stream", ("Ixs", "Expr", "Expr", "i64"), "Expr", "bound axes, score, weight, scale as fp32 bits"
+        ),
         Constructor("Arg", ("i64",), "Buf", "an input of the program"),
         Constructor("Fill", ("String", "Ints", "Expr"), "Buf", "dtype, shape, the expression that fills it"),
         Constructor("Alias", ("Ints", "Buf"), "Buf", "the same memory under another shape"),

@@ -158,7 +158,7 @@ def _declared(
 
 def _entries(given: list[Any], what: str) -> list[dict[str, Any]]:
     """The signature's inputs or outputs; a bare name stands for ``{"tensor": name}``."""
-    entries = []
+    entries: list[dict[str, Any]] = []
     for each in given:
         entry = {"tensor": each} if isinstance(each, str) else each
         if not isinstance(entry, dict) or "tensor" not in entry:

@@ -55,6 +55,7 @@ class IndexInfo:
     an access leads to an INPUT, to a computed value, or to a PAD (whose own entry has the pieces).
     ``pieces``: one where the domain is the plain box; the border of a PAD is a piece of its own.
     ``reduced``: the axes that a REDUCE removed, as ``r0, r1, …``; their ids are those before the removal.
+    ``chain_pieces``: into how many pieces the movement up to here cuts the value's index space, this one included.
     """
 
     value_id: str
@@ -63,6 +64,7 @@ class IndexInfo:
     inputs: tuple[Access, ...] = ()
     reduced: tuple[AxisVar, ...] = ()
     flags: frozenset[str] = frozenset()
+    chain_pieces: int = 1
 
     @property
     def reduce_axes(self) -> tuple[int, ...]:

@@ -17,15 +17,17 @@ beyond ``max_operations`` every call raises :class:`TooComplex`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import islpy as isl
 
-from tinyc.ir.index import Affine, FloorDiv
+from tinyc.ir.index import Affine, FloorDiv, affine
 from tinyc.ir.tiny import Dim
+
+from .spelling import without_modulo
 
 Names = tuple[str, ...]
 Index = Affine | Dim
@@ -54,11 +56,24 @@ def _limited() -> Iterator[None]:
         raise
 
 
-class Workspace:
-    """Makes sets and maps. ``params``: names of symbolic sizes, known to be at least 1."""
+def _labelled(found: Any, kind: Any, letter: str) -> Any:
+    for number in range(found.dim(kind)):
+        found = found.set_dim_name(kind, number, f"{letter}{number}")
+    return found
 
-    def __init__(self, params: Sequence[str] = (), max_operations: int = MAX_OPERATIONS) -> None:
+
+class Workspace:
+    """Makes sets and maps. ``params``: names of symbolic sizes, known to be at least 1. ``spelled``: other names that
+    texts carry in place of some (isl's own words, say)."""
+
+    def __init__(
+        self,
+        params: Sequence[str] = (),
+        max_operations: int = MAX_OPERATIONS,
+        spelled: Mapping[str, str] | None = None,
+    ) -> None:
         self.params: Names = tuple(params)
+        self.spelled = dict(spelled or {})
         self._context = isl.Context()
         self._context.set_max_operations(max_operations)
 
@@ -73,6 +88,14 @@ class Workspace:
 
     def empty(self, names: Sequence[str]) -> IntSet:
         return self._set(tuple(names), ["1 = 0"])
+
+    def points(self, names: Sequence[str], constraints: Iterable[tuple[Index, Index, bool]]) -> IntSet:
+        """The points where left <= right or, with True, left < right, for each of ``constraints``."""
+        own = tuple(names)
+        parts = (
+            f"{self.spell(a, own)} {'<' if less else '<='} {self.spell(b, own)}" for a, b, less in constraints
+        )
+        return self._set(own, list(parts))
 
     def access(self, names: Sequence[str], tensor: str, index: Sequence[Index]) -> IntMap:
         """``{ [names] -> tensor[index] }``; the dimensions of the range are ``a0, a1, …``."""
@@ -113,7 +136,13 @@ class Workspace:
     def _head(self) -> str:
         return f"[{', '.join(f'p{number}' for number in range(len(self.params)))}] -> "
 
+    def _positive(self) -> Any:
+        """What is known of the parameters."""
+        return self._set((), []).isl.params()
+
     def _set(self, names: Names, constraints: Sequence[str]) -> IntSet:
+        if len(set(names)) != len(names):
+            raise ValueError(f"{names} names a dimension twice")
         dims = ", ".join(f"x{number}" for number in range(len(names)))
         known = [f"p{number} >= 1" for number in range(len(self.params))]
         given = " and ".join([*known, *constraints]) or "1 = 1"
@@ -122,11 +151,17 @@ class Workspace:
                 self, names, isl.Set(f"{self._head()}{{ [{dims}] : {given} }}", context=self._context)
             )
 
-    def named(self, text: str, names: Names) -> str:
-        """An isl text with ``x0…`` and ``p0…`` under their real names again."""
-        real = {f"p{number}": name for number, name in enumerate(self.params)}
-        real |= {f"x{number}": name for number, name in enumerate(names)}
-        return re.sub(r"(?<![A-Za-z_])[xp][0-9]+", lambda found: real[found.group()], text)
+    def named(self, text: str, names: Names, others: Names = (), tuples: Names = ()) -> str:
+        """An isl text with ``p0…``, ``x0…``, ``y0…`` and ``s0…`` under their real names again: the parameters,
+        ``names``, ``others`` and ``tuples``."""
+        groups = (("p", self.params), ("x", names), ("y", others), ("s", tuples))
+        real = {
+            f"{letter}{number}": self.spelled.get(name, name)
+            for letter, group in groups
+            for number, name in enumerate(group)
+        }
+        spelled = re.sub(r"(?<![A-Za-z_])[xyps][0-9]+", lambda found: real[found.group()], text)
+        return without_modulo(spelled)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +222,25 @@ class IntSet:
             onto = isl.Map(f"{ws._head()}{{ [{mine}] -> [{other}] }}", context=ws._context)
             return IntSet(ws, tuple(names), self.isl.apply(onto))
 
+    def cylinder(self, names: Sequence[str]) -> IntSet:
+        """The points over ``names`` whose shadow on mine is here; the inverse of :meth:`project`."""
+        other = ", ".join(f"x{names.index(name)}" for name in self.names)
+        mine = ", ".join(f"x{number}" for number in range(len(names)))
+        ws = self.workspace
+        with _limited():
+            onto = isl.Map(f"{ws._head()}{{ [{mine}] -> [{other}] }}", context=ws._context)
+            return IntSet(ws, tuple(names), self.isl.apply(onto.reverse()))
+
+    def at(self, values: Mapping[str, int]) -> IntSet:
+        """The points with these coordinates, over the other names."""
+        found, left = self.isl, tuple(name for name in self.names if name not in values)
+        with _limited():
+            for number, name in reversed(list(enumerate(self.names))):
+                if name in values:
+                    fixed = found.fix_val(isl.dim_type.set, number, isl.Val(values[name], found.get_ctx()))
+                    found = fixed.project_out(isl.dim_type.set, number, 1)
+            return IntSet(self.workspace, left, found)
+
     def is_empty(self) -> bool:
         with _limited():
             return bool(self.isl.is_empty())
@@ -218,19 +272,51 @@ class IntSet:
         """Least and greatest value of a dimension; None for an empty or unbounded set, or one of symbolic size."""
         number = self.names.index(name)
         with _limited():
-            if self.workspace.params and self.isl.involves_dims(
-                isl.dim_type.param, 0, len(self.workspace.params)
-            ):
+            found = self._numbers()
+            if found is None:
                 return None
-            low, high = self.isl.dim_min_val(number), self.isl.dim_max_val(number)
+            low, high = found.dim_min_val(number), found.dim_max_val(number)
             return (int(low.to_python()), int(high.to_python())) if low.is_int() and high.is_int() else None
+
+    def _numbers(self) -> Any:
+        """The set without parameters; None where it depends on one."""
+        count = len(self.workspace.params)
+        found = self.isl.gist_params(self.workspace._positive())
+        if found.involves_dims(isl.dim_type.param, 0, count):
+            return None
+        return found.project_out(isl.dim_type.param, 0, count)
 
     def count(self) -> int | None:
         """How many points there are; None for an unbounded set or one of symbolic size."""
         if any(self.bounds(name) is None for name in self.names) and not self.is_empty():
             return None
         with _limited():
-            return int(self.isl.count_val().to_python())
+            found = self._numbers()
+            return None if found is None else int(found.count_val().to_python())
+
+    def constraints(self) -> tuple[tuple[tuple[Affine, bool], ...], ...]:
+        """Per convex part, its constraints over the real names: the Affine is 0 (True) or at least 0 (False).
+
+        Those on parameters alone that hold anyway (they are at least 1) are left out. Raises NonAffine where a part
+        cannot be written without new variables.
+        """
+        with _limited():
+            found = []
+            known = self.isl.gist_params(self.workspace._positive())
+            for part in known.remove_redundancies().get_basic_sets():
+                if part.dim(isl.dim_type.div):
+                    raise NonAffine(f"{self} needs variables of its own")
+                found.append(tuple(self._constraint(each) for each in part.get_constraints()))
+        return tuple(found)
+
+    def _constraint(self, constraint: Any) -> tuple[Affine, bool]:
+        terms = []
+        for kind, names in ((isl.dim_type.set, self.names), (isl.dim_type.param, self.workspace.params)):
+            for number, name in enumerate(names):
+                value = constraint.get_coefficient_val(kind, number)
+                terms.append((int(value.to_python()), name))
+        constant = int(constraint.get_constant_val().to_python())
+        return affine(constant, terms), bool(constraint.is_equality())
 
     def pieces(self) -> int:
         """Of how many convex parts isl makes the set up."""
@@ -239,10 +325,7 @@ class IntSet:
 
     def __str__(self) -> str:
         """isl's notation, with the real names."""
-        labelled = self.isl
-        for number in range(len(self.names)):
-            labelled = labelled.set_dim_name(isl.dim_type.set, number, f"x{number}")
-        return self.workspace.named(str(labelled), self.names)
+        return self.workspace.named(str(_labelled(self.isl, isl.dim_type.set, "x")), self.names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,10 +368,40 @@ class IntMap:
             made = self.isl.apply_range(other.isl.reverse())
         return IntMap(self.workspace, self.names, other.names, "", made)
 
-    def simplify(self) -> IntMap:
+    def simplify(self, context: IntSet | None = None) -> IntMap:
+        """coalesce, gist against ``context`` (points of the domain), remove_redundancies."""
         with _limited():
-            made = self.isl.coalesce().remove_redundancies()
+            made = self.isl.coalesce()
+            if context is not None:
+                made = made.gist_domain(context.isl)
+            return self._made(made.remove_redundancies())
+
+    def _made(self, made: Any) -> IntMap:
         return IntMap(self.workspace, self.names, self.target, self.tensor, made)
+
+    def union(self, other: IntMap) -> IntMap:
+        if (self.names, self.target, self.tensor) != (other.names, other.target, other.tensor):
+            raise ValueError(f"maps of {self.names} to {self.tensor} and of {other.names} to {other.tensor}")
+        with _limited():
+            return self._made(self.isl.union(other.isl))
+
+    def forward(self) -> IntMap:
+        """Of a relation between points of one set: the pairs whose first comes before its second, lexicographically."""
+        with _limited():
+            return self._made(self.isl.intersect(isl.Map.lex_lt(self.isl.get_space().domain())))
+
+    def varies(self, name: str) -> bool:
+        """Of a relation between points of one set: whether some pair differs in that dimension."""
+        number = self.names.index(name)
+        with _limited():
+            same = self.isl.equate(isl.dim_type.in_, number, isl.dim_type.out, number)
+            return not self.isl.is_subset(same)
+
+    def widened(self, count: int) -> IntMap:
+        """Of a relation to ``tensor[a]``: the ``count`` neighbours ``tensor[a .. a + count - 1]`` (bytes of an element)."""
+        text = f"{self.workspace._head()}{{ [a] -> [b] : a <= b < a + {count} }}"
+        with _limited():
+            return self._made(self.isl.apply_range(isl.Map(text, context=self.workspace._context)))
 
     def is_empty(self) -> bool:
         with _limited():
@@ -303,7 +416,26 @@ class IntMap:
         with _limited():
             found = isl.PwMultiAff.from_map(self.isl).coalesce()
         text = self.workspace.named(str(found), self.names)
-        return text.replace("-> [", f"-> {self.tensor}[")
+        plain = re.sub(r"(?<=[\[ ])\(([^()]*)\)(?=[,\]])", r"\1", text)
+        return plain.replace("-> [", f"-> {self.tensor}[")
+
+    def relation(self, source: str = "", target: str = "") -> str:
+        """As a relation in isl's notation: ``{ source[i] -> target[i'] : i' > i }``, the second point's names primed."""
+        found = _labelled(_labelled(self.isl, isl.dim_type.in_, "x"), isl.dim_type.out, "y")
+        found = found.set_tuple_name(isl.dim_type.in_, "s0").set_tuple_name(isl.dim_type.out, "s1")
+        primed = tuple(f"{name}'" for name in self.target)
+        return self.workspace.named(str(found), self.names, primed, (source, target))
 
     def __str__(self) -> str:
         return self.function()
+
+
+def well_formed(text: str, relation: bool = False) -> bool:
+    """Whether isl reads ``text`` as a set, or else as a function or another ``relation``."""
+    context = isl.Context()
+    context.set_max_operations(MAX_OPERATIONS)
+    try:
+        (isl.Map if relation else isl.Set)(text, context=context)
+    except isl.Error:
+        return False
+    return True

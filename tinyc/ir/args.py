@@ -293,6 +293,8 @@ def _entry(read: Reader, value: object, rank: int) -> str:
         dims.check_affine(entry)
     except dims.DimError as error:
         why = f"index_map entry {show(value)}: {error}"
+        if "%" in value:
+            raise read.fail("MissingDivGuard", why, "write E % q as E - q*(E//q)") from None
         raise read.fail("InvalidArgument", why, "write an affine expression, as 2*i0+i1 or i0//2") from None
     for name in sorted(dims.names(entry)):
         if dims.is_axis(name) and int(name[1:]) >= rank:

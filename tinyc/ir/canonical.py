@@ -12,13 +12,14 @@ by name (I-12), inline expressions in ``src`` (I-22), POOL and CONTRACT (I-11, I
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import dims, expand
 from .args import NON_FINITE, Reader, is_name
 from .diagnostics import TinycError, place, show
 from .infer import ARITY
+from .signature import attributes
 from .tiny import ELEMENTWISE, UOPS, Dim, Imm, Node, Port, TensorType
 from .verify import check_node, topological
 from .widen import fresh_ids
@@ -65,9 +66,9 @@ def import_document(document: object) -> tuple[list[Node], list[Port], list[Port
         raise _malformed('the document has no "uops"', 'write {"uops": [{"id": …, "uop": …}, …]}')
     entries = list(_entries(raw))
     signature = _object(doc.get("signature", {}), "signature", ("inputs", "outputs"))
-    wanted = [_port(port, "inputs") for port in _listed(signature, "inputs")]
+    wanted = _ports(signature, "inputs")
     tables = _tables(doc.get("tensors", {}))
-    entries = [*_leaves(entries, tables, {tensor for tensor, _ in wanted}), *entries]
+    entries = [*_leaves(entries, tables, {port.name for port in wanted}), *entries]
     entries = _defined(entries, _definitions(doc.get("symbols", {})))
 
     builder = Builder(entries)
@@ -321,37 +322,41 @@ def _listed(signature: Mapping[str, Any], key: str) -> list[object]:
     return value
 
 
-def _port(raw: object, key: str) -> tuple[str, str | None]:
-    """(tensor, node or None) of an entry of the signature; other keys (role, mutability, …) say nothing here."""
-    port = {"tensor": raw} if isinstance(raw, str) else raw
-    if not isinstance(port, dict) or not isinstance(port.get("tensor"), str):
-        raise _malformed(f"signature.{key} has the entry {show(raw)}", 'write {"tensor": "A"}')
-    node = port.get("node")
-    if node is not None and not isinstance(node, str):
-        raise _malformed(f"signature.{key} has the entry {show(raw)}", "make node the id of a node")
-    return port["tensor"], node
+def _ports(signature: Mapping[str, Any], key: str) -> list[Port]:
+    """The entries of the signature. The node is "" where the entry does not name one; keys that are not known here say
+    nothing."""
+    ports = []
+    for at, raw in enumerate(_listed(signature, key)):
+        given = {"tensor": raw} if isinstance(raw, str) else raw
+        if not isinstance(given, dict) or not isinstance(given.get("tensor"), str):
+            raise _malformed(f"signature.{key} has the entry {show(raw)}", 'write {"tensor": "A"}')
+        node = given.get("node", "")
+        if node is not None and not isinstance(node, str):
+            raise _malformed(f"signature.{key} has the entry {show(raw)}", "make node the id of a node")
+        ports.append(Port(given["tensor"], node or "", **attributes(given, f"signature.{key}[{at}]", "tiny")))
+    return ports
 
 
-def _inputs(entries: Sequence[Entry], wanted: Sequence[tuple[str, str | None]] | None) -> list[Port]:
+def _inputs(entries: Sequence[Entry], wanted: Sequence[Port] | None) -> list[Port]:
     declared = [(str(e.arg.get("tensor_id")), e.id) for e in entries if e.uop == "INPUT"]
     if wanted is None:
         return [Port(tensor, id) for tensor, id in declared]
     by_tensor, ids = dict(declared), {id for _, id in declared}
     ports = []
-    for tensor, node in wanted:
-        found = node if node is not None else by_tensor.get(tensor, tensor)
+    for port in wanted:
+        found = port.node or by_tensor.get(port.name, port.name)
         if found not in ids:
-            why = f"the signature's input {show(tensor)} is no INPUT of the document"
-            raise TinycError("UnknownReference", why, "name a tensor_id", {"layer": "tiny", "value": tensor})
-        ports.append(Port(tensor, found))
+            why = f"the signature's input {show(port.name)} is no INPUT of the document"
+            suggestion, at = "name a tensor_id", {"layer": "tiny", "value": port.name}
+            raise TinycError("UnknownReference", why, suggestion, at)
+        ports.append(replace(port, node=found))
     return ports
 
 
 def _outputs(entries: Sequence[Entry], signature: Mapping[str, Any]) -> list[Port]:
     """The signature's outputs; without any, the sinks of the DAG in document order (INPUTs only if alone)."""
     if "outputs" in signature:
-        named = [_port(port, "outputs") for port in _listed(signature, "outputs")]
-        return [Port(tensor, tensor if node is None else node) for tensor, node in named]
+        return [replace(port, node=port.node or port.name) for port in _ports(signature, "outputs")]
     used = {source for entry in entries for source in entry.operands()}
     sinks = [entry for entry in entries if entry.id not in used]
     computed = [entry for entry in sinks if entry.uop != "INPUT"]

@@ -101,7 +101,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         ),
         "MissingDivGuard": Entry(
             "E1203",
-            "an index expression still has a % when it reaches the Poly-View",
+            "an index expression has a %, where only + - * and // are known",
             "write E % q as E - q*(E//q)",
         ),
         "NonSCoP": Entry(
@@ -130,6 +130,26 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "the start value of a reduction does not exist in its dtype",
             "use a dtype that has the value, or another init",
         ),
+        "SharedMemoryExceeded": Entry(
+            "E1501",
+            "the tiles of a plan do not fit into shared memory, or on the CPU into a thread's scratch memory",
+            "use fewer stages or a smaller tile",
+        ),
+        "RegistersExceeded": Entry(
+            "E1502", "a plan takes more registers than a thread has", "use a smaller warp_tile"
+        ),
+        "VectorTooWide": Entry(
+            "E1503", "a plan's vectors are wider than one memory access", "use a smaller vectorize.width"
+        ),
+        "TooManyThreads": Entry(
+            "E1504", "a plan takes more threads than a block has", "use a larger warp_tile or a smaller tile"
+        ),
+        "PlanInvalid": Entry("E1505", "a plan is malformed", "correct the named place"),
+        "PlanMismatch": Entry(
+            "E1506",
+            "a plan does not fit its Region or its target: names, axes, layouts, alignment, architecture",
+            "start from the plan that `--dump=plan` gives",
+        ),
         "RuleFileInvalid": Entry("E1601", "a rule file is wrong", "correct the named line of the file"),
         "UnknownRuleset": Entry("E1602", "a ruleset was named that no file declares", "use a listed name"),
         "UnsoundUnion": Entry(
@@ -140,7 +160,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "InputMismatch": Entry(
             "E1701", "the inputs of a call are not those that the program declares", "give the declared ones"
         ),
-        "TargetUnavailable": Entry("E1702", "the target cannot be used here", "use cpu"),
+        "TargetUnavailable": Entry("E1702", "the target cannot be used here", 'use target="cpu"'),
         "CodegenFailed": Entry(
             "E1703", "no code could be generated for a kernel", "please report it with the program"
         ),
@@ -180,8 +200,8 @@ CODES: Mapping[str, str] = MappingProxyType({kind: entry.code for kind, entry in
 class Diagnostic:
     """One finding. ``details`` holds the values that matter (shapes, dtypes) as strict-JSON values.
 
-    ``at`` loses the keys without a value. ``warning`` is for a kind that can be a warning or an error
-    (``Entry.warns``).
+    ``at`` loses the keys without a value. ``level``: None for the severity of the kind; what is raised is an error,
+    and a kind with ``Entry.warns`` is a warning where this says so.
     """
 
     kind: str
@@ -189,7 +209,7 @@ class Diagnostic:
     suggestion: str
     at: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
-    warning: bool = False
+    level: Severity | None = None
 
     def __post_init__(self) -> None:
         place = {key: str(value) for key, value in self.at.items() if value is not None}
@@ -198,11 +218,11 @@ class Diagnostic:
     @property
     def code(self) -> str:
         entry = CATALOGUE[self.kind]
-        return entry.warns if self.warning and entry.warns else entry.code
+        return entry.warns if self.level == "warning" and entry.warns else entry.code
 
     @property
     def severity(self) -> Severity:
-        return "warning" if self.warning else CATALOGUE[self.kind].severity
+        return self.level or CATALOGUE[self.kind].severity
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -231,7 +251,7 @@ class TinycError(Exception):
         at: Mapping[str, object] | None = None,
         **details: Any,
     ) -> None:
-        self.diagnostic = Diagnostic(kind, why, suggestion, at or {}, details)
+        self.diagnostic = Diagnostic(kind, why, suggestion, at or {}, details, "error")
         super().__init__(str(self.diagnostic))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -2,7 +2,8 @@
 
 The canonical document is ``{"uops": [...], "signature": {"inputs": [...], "outputs": [...]}}``: nodes in the
 form of document 002, in topological order; each entry of the signature is ``{"tensor": name, "node": id}``, where
-``name`` is the caller's. Infinities and NaN are the strings "inf", "-inf", "nan".
+``name`` is the caller's, with role, mutability, alignment, layout and storage where they are not the usual ones (data,
+immutable, the element's size, row_major, none; see signature.py). Infinities and NaN are the strings "inf", "-inf", "nan".
 
 Beyond that, reading accepts (see canonical.py): a signature whose entries have no ``node`` (an input is then
 found by its tensor_id, an output by the id of its node) or no signature at all (INPUTs and sinks in document
@@ -19,6 +20,7 @@ from typing import Any
 from .canonical import import_document
 from .dtypes import DType
 from .jsonc import check_nesting, dumps, finite, parse_json
+from .signature import said
 from .tiny import Node, Port, Program
 from .verify import verify
 
@@ -70,5 +72,5 @@ def _value(key: str, value: Any) -> Any:
     return finite(value)
 
 
-def _port(port: Port) -> dict[str, str]:
-    return {"tensor": port.name, "node": port.node}
+def _port(port: Port) -> dict[str, Any]:
+    return {"tensor": port.name, "node": port.node, **said(port)}

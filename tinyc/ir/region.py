@@ -12,8 +12,9 @@ there; generated code must not touch memory outside the buffer even so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from .buffer import ALIGNMENT
 from .dtypes import DType
 from .index import Affine
 
@@ -37,16 +38,20 @@ class Layout:
     params: tuple[tuple[str, str | int], ...] = ()
 
 
+ROW_MAJOR = Layout()
+
+
 @dataclass(frozen=True, slots=True)
 class MemRef:
-    """A dense buffer. ``alignment`` in bytes. ``noalias``: no other buffer of the Region shares its memory."""
+    """A dense buffer. ``alignment``: bytes of which its address is a multiple, of a caller's array as its signature
+    says. ``noalias``: no other buffer of the Region shares its memory."""
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
-    alignment: int = 64
+    alignment: int = ALIGNMENT
     noalias: bool = True
-    layout: Layout = Layout()
+    layout: Layout = ROW_MAJOR
 
     @property
     def elements(self) -> int:
@@ -224,3 +229,24 @@ def free_axes(region: Region) -> dict[str, frozenset[str]]:
                 axes -= {axis.name for axis in bound}
         free[let.name] = axes
     return free
+
+
+def anonymous(region: Region) -> Region:
+    """``region`` without the names that a user gave: equal for kernels that compute the same from other buffers."""
+    names = {ref.name: f"b{number}" for number, ref in enumerate((*region.inputs, *region.outputs))}
+
+    def renamed(let: Let) -> Let:
+        value = let.value
+        if not isinstance(value, Read):
+            return let
+        return Let(let.name, let.dtype, Read(names[value.tensor], value.map))
+
+    return Region(
+        "",
+        region.iters,
+        tuple(replace(ref, name=names[ref.name]) for ref in region.inputs),
+        tuple(replace(ref, name=names[ref.name]) for ref in region.outputs),
+        tuple(renamed(let) for let in region.lets),
+        tuple(Yield(item.value, names[item.to]) for item in region.yields),
+        tuple(names[name] for name in region.deferred),
+    )

@@ -1,53 +1,51 @@
-"""Where the intermediate buffers of a program lie: offsets in one block of memory, reused once a buffer is dead."""
+"""Memory for one call: the block that an ExecutionPlan's arena is planned for, and arrays at aligned addresses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from tinyc.ir.plan import BufferInfo
+from tinyc.ir.buffer import ALIGNMENT, aligned
 
-ALIGNMENT = 64
-
-
-@dataclass(frozen=True)
-class Layout:
-    """``offsets``: buffer id -> byte offset, a multiple of 64; ``size``: bytes of the whole block."""
-
-    offsets: dict[int, int]
-    size: int
-
-
-def plan_memory(buffers: Sequence[BufferInfo]) -> Layout:
-    """Places each buffer as low as it fits beside the buffers that live at the same time, large ones first."""
-    placed: list[tuple[BufferInfo, int, int]] = []
-    for buffer in sorted(buffers, key=lambda item: (-item.bytes, item.lifetime, item.id)):
-        size = aligned(buffer.bytes)
-        start = 0
-        neighbours = [(low, high) for other, low, high in placed if _overlap(buffer, other)]
-        for low, high in sorted(neighbours):
-            if start + size <= low:
-                break
-            start = max(start, high)
-        placed.append((buffer, start, start + size))
-    return Layout({item.id: low for item, low, _ in placed}, max((high for _, _, high in placed), default=0))
-
-
-def _overlap(one: BufferInfo, two: BufferInfo) -> bool:
-    return one.lifetime[0] <= two.lifetime[1] and two.lifetime[0] <= one.lifetime[1]
-
-
-def aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+Array = NDArray[Any]
 
 
 class Memory:
-    """``size`` bytes, 64-byte aligned, not set to anything."""
+    """``size`` bytes from ``address`` on, a multiple of ``alignment``; not set to anything. Raises MemoryError."""
 
-    def __init__(self, size: int) -> None:
-        self._bytes: NDArray[np.uint8] = np.empty(size + ALIGNMENT, np.uint8)
+    def __init__(self, size: int, alignment: int = ALIGNMENT) -> None:
+        self._bytes = _bytes(size + alignment)
         self.size = size
-        self.address = aligned(self._bytes.ctypes.data)
+        self.address = aligned(self._bytes.ctypes.data, alignment)
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: DTypeLike, alignment: int = ALIGNMENT) -> Array:
+    """A row-major array at a multiple of ``alignment``, not set to anything. Raises MemoryError."""
+    kind = np.dtype(dtype)
+    size = kind.itemsize
+    for extent in shape:
+        size *= extent
+    block = _bytes(size + alignment)
+    start = -block.ctypes.data % alignment
+    return block[start : start + size].view(kind).reshape(shape)
+
+
+def aligned_copy(array: Array, alignment: int) -> Array:
+    """``array`` in row-major order at a multiple of ``alignment``."""
+    copy = aligned_empty(array.shape, array.dtype, alignment)
+    copy[...] = array
+    return copy
+
+
+def is_aligned(array: Array, alignment: int) -> bool:
+    """Whether the first element lies at a multiple of ``alignment``."""
+    return array.ctypes.data % alignment == 0
+
+
+def _bytes(size: int) -> NDArray[np.uint8]:
+    try:
+        return np.empty(size, np.uint8)
+    except (ValueError, OverflowError) as error:  # more bytes than numpy can count
+        raise MemoryError(str(error)) from error

@@ -1,4 +1,5 @@
-"""Arrays of the caller: which input each one is, whether it fits, and results of the caller's kind."""
+"""Arrays of the caller, as the signature declares them: which input each one is, whether it fits, and results of the
+caller's kind."""
 
 from __future__ import annotations
 
@@ -12,14 +13,16 @@ from numpy.typing import NDArray
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.dims import names, substitute
 from tinyc.ir.dtypes import DType, dtype_of
-from tinyc.ir.tiny import Program
+from tinyc.ir.signature import Argument, Signature
+
+from .arena import aligned_copy, is_aligned
 
 Array = NDArray[Any]
 
 
-def place_arguments(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+def place_arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """One argument per input, in signature order. Raises InputMismatch for too many, too few or unknown ones."""
-    inputs = [port.name for port in program.inputs]
+    inputs = [each.name for each in signature.inputs]
     if len(args) > len(inputs):
         raise _mismatch(f"{len(args)} positional arguments for {len(inputs)} inputs", inputs)
     given = dict(zip(inputs, args, strict=False))
@@ -35,25 +38,24 @@ def place_arguments(program: Program, args: Sequence[Any], kwargs: Mapping[str, 
     return [given[name] for name in inputs]
 
 
-def receive(program: Program, given: Sequence[Any]) -> tuple[list[Array], str, dict[str, int]]:
-    """Contiguous numpy arrays of the declared dtypes and ranks, the kind of arrays they came as, and the bytes of those
-    that had to be copied, by name.
+def receive(signature: Signature, given: Sequence[Any]) -> tuple[list[Array], str, dict[str, int]]:
+    """Row-major numpy arrays of the declared dtypes, ranks and alignments, the kind of arrays they came as, and the
+    bytes of those that had to be copied, by name.
 
     Shapes with symbols are checked when they are bound. Raises DTypeMismatch and InputMismatch.
     """
     kind = "torch" if any(_is_torch(value) for value in given) else "numpy"
     arrays = []
     copied: dict[str, int] = {}
-    for port, value in zip(program.inputs, given, strict=True):
-        declared = program.types[port.node]
-        array = _as_numpy(port.name, value, declared.dtype)
+    for declared, value in zip(signature.inputs, given, strict=True):
+        array = _as_numpy(declared.name, value, declared.dtype)
         found = dtype_of(array)
         if found is not declared.dtype:
             raise TinycError(
                 "DTypeMismatch",
-                f"input {port.name!r} has dtype {array.dtype}, the program declares {declared.dtype.value}",
+                f"input {declared.name!r} has dtype {array.dtype}, the program declares {declared.dtype.value}",
                 "convert the array before the call; tinyc never casts inputs",
-                at={"layer": "runtime", "value": port.name},
+                at={"layer": "runtime", "value": declared.name},
             )
         shape = declared.shape
         fits = len(array.shape) == len(shape) and all(
@@ -62,29 +64,30 @@ def receive(program: Program, given: Sequence[Any]) -> tuple[list[Array], str, d
         if not fits:
             raise TinycError(
                 "InputMismatch",
-                f"input {port.name!r} has shape {list(array.shape)}, the program declares {list(shape)}",
+                f"input {declared.name!r} has shape {list(array.shape)}, the program declares {list(shape)}",
                 "pass an array of the declared shape",
-                at={"layer": "runtime", "value": port.name},
+                at={"layer": "runtime", "value": declared.name},
             )
-        if not array.flags.c_contiguous:
-            copied[port.name] = array.nbytes
-        arrays.append(np.ascontiguousarray(array).reshape(array.shape))
+        if not array.flags.c_contiguous or not is_aligned(array, declared.alignment):
+            copied[declared.name] = array.nbytes
+            array = aligned_copy(array, declared.alignment)
+        arrays.append(np.asarray(array))
     return arrays, kind, copied
 
 
-def bind_shapes(program: Program, arrays: Sequence[Array]) -> dict[str, int]:
-    """The sizes of the program's symbols, from the shapes of its inputs. Raises InputMismatch, UnboundSymbol."""
+def bind_shapes(signature: Signature, arrays: Sequence[Array]) -> dict[str, int]:
+    """The sizes of the signature's symbols, from the shapes of its inputs. Raises InputMismatch, UnboundSymbol."""
     bound: dict[str, int] = {}
-    for port, array in zip(program.inputs, arrays, strict=True):
-        for want, size in zip(program.types[port.node].shape, array.shape, strict=True):
+    for declared, array in zip(signature.inputs, arrays, strict=True):
+        for want, size in zip(declared.shape, array.shape, strict=True):
             if isinstance(want, str) and names(want) == {want} and bound.setdefault(want, size) != size:
                 raise TinycError(
                     "InputMismatch",
-                    f"symbol {want} is {bound[want]} and, in input {port.name!r}, {size}",
+                    f"symbol {want} is {bound[want]} and, in input {declared.name!r}, {size}",
                     "pass arrays whose shapes agree",
-                    at={"layer": "runtime", "value": port.name},
+                    at={"layer": "runtime", "value": declared.name},
                 )
-    missing = [symbol for symbol in program.symbols if symbol not in bound]
+    missing = [symbol for symbol in signature.symbols if symbol not in bound]
     if missing:
         raise TinycError(
             "UnboundSymbol",
@@ -92,16 +95,32 @@ def bind_shapes(program: Program, arrays: Sequence[Array]) -> dict[str, int]:
             "pass shapes={…} to optimize_and_compile",
             at={"layer": "runtime"},
         )
-    for port, array in zip(program.inputs, arrays, strict=True):
-        for want, size in zip(program.types[port.node].shape, array.shape, strict=True):
+    for declared, array in zip(signature.inputs, arrays, strict=True):
+        for want, size in zip(declared.shape, array.shape, strict=True):
             if substitute(want, bound) != size:
                 raise TinycError(
                     "InputMismatch",
-                    f"input {port.name!r} has size {size} where {want} is {substitute(want, bound)}",
+                    f"input {declared.name!r} has size {size} where {want} is {substitute(want, bound)}",
                     "pass arrays whose shapes agree",
-                    at={"layer": "runtime", "value": port.name},
+                    at={"layer": "runtime", "value": declared.name},
                 )
     return bound
+
+
+def deliver(signature: Signature, outputs: Sequence[Array], kind: str) -> tuple[Any, ...]:
+    """Results in signature order, in the layouts and at the alignments that it declares, as the caller's kind of
+    arrays."""
+    return tuple(
+        returned(_laid_out(output, declared), kind)
+        for declared, output in zip(signature.outputs, outputs, strict=True)
+    )
+
+
+def _laid_out(array: Array, declared: Argument) -> Array:
+    """``array``, or a copy of it that lies as ``declared``: "col_major" has the last two axes the other way round."""
+    if declared.layout.kind == "col_major" and array.ndim > 1:
+        return aligned_copy(array.swapaxes(-1, -2), declared.alignment).swapaxes(-1, -2)
+    return array if is_aligned(array, declared.alignment) else aligned_copy(array, declared.alignment)
 
 
 def returned(array: Array, kind: str) -> Any:

@@ -1,4 +1,4 @@
-"""Runs an extracted program on the CPU: compiles its kernels, plans its memory, calls them in order."""
+"""Runs an extracted program on the CPU: compiles its kernels, lays out its memory as planned, calls them in order."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tinyc.codegen.cpu import CpuKernel, generate
+from tinyc.ir.buffer import ALIGNMENT, aligned
 from tinyc.ir.diagnostics import TinycError
-from tinyc.ir.plan import BufferInfo, Extracted
+from tinyc.ir.execution import planned
+from tinyc.ir.plan import Extracted
 
-from .arena import Memory, aligned, plan_memory
+from .arena import Memory, aligned_copy, aligned_empty, is_aligned
 from .jit import Code, Function
 
 Array = NDArray[Any]
@@ -48,7 +49,7 @@ class Executable:
     Attributes:
         kernels: one per instruction number of the plan (equal ones share their machine code).
         unique_kernels: how many were compiled.
-        arena_bytes: intermediate buffers of one call, with reuse.
+        arena_bytes: intermediate buffers of one call, with reuse (``plan.arena``).
         scratch_bytes: scratch memory of all threads of one call.
         peak_bytes: both together: all that one call allocates beyond inputs and outputs.
     """
@@ -66,9 +67,12 @@ class Executable:
         self._code = Code(self.kernels)
         self.unique_kernels = len(self._code)
         execution = program.execution
+        if any(buffer.offset is None for buffer in execution.internal()):  # a plan made by hand
+            execution = planned(execution)
+        self._execution = execution
         self._buffers = {buffer.id: buffer for buffer in execution.buffers}
-        outside = {*execution.input_buffers, *execution.output_buffers}
-        self._layout = plan_memory([item for item in execution.buffers if item.id not in outside])
+        self._offsets = {buffer.id: buffer.offset for buffer in execution.internal()}
+        self._alignment = _alignments(program)
         self._steps = tuple(
             _Step(
                 self._code[self.kernels[item.kernel]],
@@ -79,7 +83,7 @@ class Executable:
             for item in execution.instructions
         )
         shares = (aligned(step.kernel.scratch_bytes) * self._parts(step.kernel) for step in self._steps)
-        self.arena_bytes = self._layout.size
+        self.arena_bytes = execution.arena.bytes
         self.scratch_bytes = max(shares, default=0)
         self.peak_bytes = self.arena_bytes + self.scratch_bytes
         self._idle: list[Memory] = []
@@ -103,19 +107,22 @@ class Executable:
         return Profile(outputs, tuple(seconds))
 
     def _run(self, inputs: Sequence[Array], seconds: list[float] | None) -> list[Array]:
-        execution = self.program.execution
+        execution = self._execution
         self._check(inputs)
+        inputs = self._aligned(inputs)
         memory = self._take()
         try:
-            addresses = {id: memory.address + offset for id, offset in self._layout.offsets.items()}
+            addresses = {id: memory.address + (offset or 0) for id, offset in self._offsets.items()}
             for id, array in zip(execution.input_buffers, inputs, strict=True):
                 addresses[id] = array.ctypes.data
             results: dict[int, Array] = {}
             for id in execution.output_buffers:
                 if id not in execution.input_buffers and id not in results:
-                    results[id] = _empty(self._buffers[id])
+                    buffer = self._buffers[id]
+                    alignment = max(ALIGNMENT, self._alignment.get(id, 1))
+                    results[id] = aligned_empty(buffer.shape, buffer.dtype.numpy, alignment)
                     addresses[id] = results[id].ctypes.data
-            scratch = memory.address + self._layout.size
+            scratch = memory.address + self.arena_bytes
             for step in self._steps:
                 start = time.perf_counter()
                 self._call(step, addresses, scratch)
@@ -128,16 +135,16 @@ class Executable:
     def _outputs(self, inputs: Sequence[Array], results: dict[int, Array]) -> list[Array]:
         """One array per output: an input, or a buffer returned twice, is copied."""
         outputs: list[Array] = []
-        given = dict(zip(self.program.execution.input_buffers, inputs, strict=True))
-        for id in self.program.execution.output_buffers:
+        given = dict(zip(self._execution.input_buffers, inputs, strict=True))
+        for id in self._execution.output_buffers:
             array = results.get(id, given.get(id))
             assert array is not None
             taken = id in given or any(array is other for other in outputs)
-            outputs.append(array.copy() if taken else array)
+            outputs.append(aligned_copy(array, ALIGNMENT) if taken else array)
         return outputs
 
     def _check(self, inputs: Sequence[Array]) -> None:
-        ids = self.program.execution.input_buffers
+        ids = self._execution.input_buffers
         if len(inputs) != len(ids):
             raise TinycError(
                 "InputMismatch",
@@ -157,6 +164,12 @@ class Executable:
                     "pass an array of that dtype and shape; nothing is cast",
                     at={"value": buffer.name},
                 )
+
+    def _aligned(self, inputs: Sequence[Array]) -> list[Array]:
+        """The inputs, copied where the Regions say that they are more aligned than the caller's array is."""
+        pairs = zip(self._execution.input_buffers, inputs, strict=True)
+        wanted = ((array, self._alignment.get(id, 1)) for id, array in pairs)
+        return [array if is_aligned(array, size) else aligned_copy(array, size) for array, size in wanted]
 
     def _parts(self, kernel: CpuKernel) -> int:
         """How many threads share a kernel."""
@@ -194,7 +207,7 @@ class Executable:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        return Memory(self.peak_bytes)
+        return Memory(self.peak_bytes, self._execution.arena.alignment)
 
     def _give_back(self, memory: Memory) -> None:
         with self._lock:
@@ -202,11 +215,15 @@ class Executable:
                 self._idle.append(memory)
 
 
-def _empty(buffer: BufferInfo) -> Array:
-    try:
-        return np.empty(buffer.shape, buffer.dtype.numpy)
-    except ValueError as error:  # more bytes than numpy can count
-        raise MemoryError(str(error)) from error
+def _alignments(program: Extracted) -> dict[int, int]:
+    """What the Regions take for granted of each buffer's address, in bytes."""
+    found: dict[int, int] = {}
+    for instruction in program.execution.instructions:
+        region = program.regions[instruction.kernel]
+        ids = (*instruction.inputs, *instruction.outputs)
+        for id, ref in zip(ids, (*region.inputs, *region.outputs), strict=True):
+            found[id] = max(found.get(id, 1), ref.alignment)
+    return found
 
 
 def _spell(array: Array) -> str:

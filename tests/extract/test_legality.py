@@ -1,0 +1,135 @@
+"""What Poly Core calls illegal is never extracted: the rules do not build it, and extraction cuts what gets past them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinyc
+from tinyc.egraph.rulefiles import load_rules
+from tinyc.egraph.saturate import saturate
+from tinyc.extract.base import base_program
+from tinyc.extract.cost import Work
+from tinyc.extract.hardware import Hardware, hardware
+from tinyc.extract.program import extract_program
+from tinyc.frontend.nn import softmax
+from tinyc.index.boundaries import boundaries, fused_fault
+from tinyc.index.derive import index_book
+from tinyc.index.hints import CAPACITY
+from tinyc.ir.evaluate import evaluate
+from tinyc.ir.region import Reduce, Region
+from tinyc.ir.tiny import Program
+
+HARDWARE = hardware("cpu")
+
+
+def softmax_of_scores(m: int = 4, n: int = 40, d: int = 8) -> Program:
+    """Row softmax of q @ k.T: the scores are a reduction under the maximum and the sum of a row."""
+
+    def fn(q: Any, k: Any) -> Any:
+        return softmax(q @ k.transpose(1, 0), -1)
+
+    return tinyc.trace(fn, tinyc.spec("fp32", (m, d)), tinyc.spec("fp32", (n, d)))
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Only starting a kernel costs anything: everything is fused that may be."""
+
+    hardware: Hardware = HARDWARE
+
+    def seconds(self, work: Work) -> float:
+        return 1e-12 * (work.ops + work.flops + work.bytes_read + work.bytes_written)
+
+    def kernel(self, work: Work) -> float:
+        return 1.0 + self.seconds(work)
+
+
+def reductions(region: Region) -> int:
+    return sum(isinstance(let.value, Reduce) for let in region.lets)
+
+
+def regions_of(
+    program: Program, capacity: int, facts: bool, check: bool, rules: tuple[Path, ...] = ()
+) -> list[Region]:
+    apart = boundaries(program, index_book(program), capacity) if facts else ()
+    graph = saturate(program, load_rules(rules), apart=apart).graph
+    legal: Callable[[Region], str | None] = lambda region: fused_fault(region, capacity)  # noqa: E731
+    found = (
+        extract_program(program, graph, Launches(), legal)
+        if check
+        else extract_program(program, graph, Launches())
+    )
+    assert found.extracted is not None and found.fault is None
+    return list(found.extracted.regions)
+
+
+def test_without_a_limit_all_is_one_kernel() -> None:
+    (region,) = regions_of(softmax_of_scores(), 1 << 20, facts=True, check=True)
+    assert reductions(region) == 3
+
+
+@pytest.mark.spec("004-127")
+@pytest.mark.parametrize(("facts", "check"), [(True, False), (False, True), (True, True)])
+def test_a_row_that_does_not_fit_on_chip_is_not_fused(facts: bool, check: bool) -> None:
+    program = softmax_of_scores()
+    regions = regions_of(program, 40 * 4 - 1, facts, check)  # a row of scores has 160 bytes
+    assert len(regions) > 1
+    assert all(fused_fault(region, 40 * 4 - 1) is None for region in regions)
+
+
+@pytest.mark.parametrize("capacity", [40 * 4, 40 * 4 + 1])
+def test_a_row_that_just_fits_is(capacity: int) -> None:
+    assert len(regions_of(softmax_of_scores(), capacity, facts=True, check=True)) == 1
+
+
+FORCING = """
+(ruleset forcing)
+(in-phase "forcing" "movement" "EXACT" "on")
+(relation forced (Expr String Tensor Ixs i64 Ints))
+; reduce(x)[ix] == op over r of x[ix, r], whatever Poly Core says
+(rule ((= e (At r ix)) (= r (TReduce op n x)) (= m (vec-length ix)) (= t (tops ix m)) (= base (* 16 (+ 1 (/ t 16))))
+       (<= base 32) (= s (shape x))
+       (= ns (unstable-vec-map (unstable-fn "vec-get" s) (unstable-vec-map (unstable-fn "+" m) (vec-range n)))))
+  ((forced e op x ix base ns) (need-axes base ns)) :ruleset forcing :name "forcing/axes")
+(rule ((forced e op x ix base ns) (= axes (axes-upto base ns (vec-length ns))))
+  ((union e (Reduce op axes (At x (vec-append ix axes))))) :ruleset forcing :name "forcing/reduce")
+"""
+
+
+def test_a_rule_that_fuses_anyway_is_not_followed(tmp_path: Path) -> None:
+    rules = tmp_path / "forcing.egg"
+    rules.write_text(FORCING)
+    program = softmax_of_scores()
+    sneaked = regions_of(program, 64, facts=True, check=False, rules=(rules,))
+    assert any(fused_fault(region, 64) for region in sneaked), "the rule does not do what it is there for"
+    held = regions_of(program, 64, facts=True, check=True, rules=(rules,))
+    assert all(fused_fault(region, 64) is None for region in held)
+
+
+def test_the_compiler_holds_the_limit_of_its_target() -> None:
+    chip = CAPACITY["cpu"]
+    program = softmax_of_scores(2, chip // 4 + 1, 2)
+    compiled = tinyc.optimize_and_compile(program, cost_model=Launches())
+    assert len(compiled.kernels) > 1
+    assert not compiled.report.fallback and not compiled.report.warnings
+    smaller = tinyc.optimize_and_compile(softmax_of_scores(2, chip // 4, 2), cost_model=Launches())
+    assert len(smaller.kernels) == 1
+    inputs = {
+        port.name: np.ones(tuple(map(int, program.types[port.node].shape)), np.float32)
+        for port in program.inputs
+    }
+    (want,) = evaluate(program, inputs)
+    np.testing.assert_allclose(compiled(**inputs), want, rtol=1e-3, atol=1e-3)
+
+
+def test_a_cost_model_s_preference_changes_nothing_in_the_naive_program() -> None:
+    """The fallback is legal for every capacity: it nests no reductions."""
+
+    for region in base_program(softmax_of_scores()).regions:
+        assert fused_fault(region, 0) is None

@@ -1,0 +1,339 @@
+"""Rulesets streaming and streaming-unrounded: where they fire, where they must not, and that values stay right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from rule_checks import Array, check_values, compiled, normal_inputs, operators, outputs, traced
+
+import tinyc
+from tinyc.bench.programs import transformer
+from tinyc.egraph.rulefiles import load_rules
+from tinyc.egraph.saturate import saturate
+from tinyc.extract import choice, cost
+from tinyc.extract.cost import weight
+from tinyc.extract.view import View, axis_extent, axis_id
+from tinyc.ir.tiny import Program
+
+Tensor = Any
+STREAMING = ("streaming",)
+BOTH = ("streaming", "streaming-unrounded")
+LOG2E = 1.4426950408889634
+S, V, T = (6, 40), (40, 5), (6, 40)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A Stream of the e-graph: ids and extents of its axes, and the bits of its scale."""
+
+    ids: tuple[int, ...]
+    extents: tuple[int, ...]
+    scale: int
+
+
+def streams(program: Program, also: tuple[str, ...] = STREAMING) -> set[Found]:
+    result = saturate(program, load_rules(), also=also)
+    assert result.complete and result.graph is not None
+    view = View(result.graph, len(program.inputs))
+    assert not view.malformed
+    found = set()
+    for items in view.items.values():
+        for item in items:
+            if item.head == "Stream":
+                axes, bits = item.payload
+                assert isinstance(axes, tuple) and isinstance(bits, int)
+                found.add(Found(tuple(map(axis_id, axes)), tuple(map(axis_extent, axes)), bits))
+    return found
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams cost next to nothing, so that extraction takes them wherever a rule has found one."""
+
+    def cheap(op: str) -> float:
+        return 0.001 if op in ("Scan", "Stream") else weight(op)
+
+    for module in (choice, cost):
+        monkeypatch.setattr(module, "weight", cheap)
+
+
+def bits(value: float) -> int:
+    return int(np.float32(value).view(np.uint32))
+
+
+# ---- forms that are a streaming softmax ------------------------------------------------------------------------------
+
+
+def largest(s: Tensor, axis: Any = -1) -> Tensor:
+    return s.max(axis, keepdims=True)
+
+
+FORMS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], float]] = {
+    "softmax times v": (lambda s, v: tinyc.functions.softmax(s) @ v, {"s": S, "v": V}, LOG2E),
+    "weights on the left": (
+        lambda s, w: (w * ((s - largest(s)) * LOG2E).exp2()).sum(-1),
+        {"s": S, "w": T},
+        LOG2E,
+    ),
+    "a sum of exponentials": (lambda s: (s - largest(s)).exp().sum(-1), {"s": S}, LOG2E),
+    "base 2": (lambda s, w: ((s - largest(s)).exp2() * w).sum(-1), {"s": S, "w": T}, 1.0),
+    "the scale on the left": (lambda s: (0.25 * (s - largest(s))).exp2().sum(-1), {"s": S}, 0.25),
+    "scaled before": (lambda s: (s * 0.3 - largest(s) * 0.3).exp2().sum(-1), {"s": S}, 1.0),
+    "scaled before, on the left": (lambda s: (0.3 * s - 0.3 * largest(s)).exp2().sum(-1), {"s": S}, 1.0),
+    "a temperature": (lambda s, w: (((s - largest(s)) * 0.3).exp() * w).sum(-1), {"s": S, "w": T}, LOG2E),
+    "several factors": (
+        lambda s, w, u: ((s - largest(s)).exp() * w * (u * 2.0)).sum(-1),
+        {"s": S, "w": T, "u": T},
+        LOG2E,
+    ),
+    "columns": (lambda s: (s - largest(s, 0)).exp().sum(0), {"s": S}, LOG2E),
+    "two axes": (lambda s: (s - largest(s, (1, 2))).exp().sum((1, 2)), {"s": (3, 4, 5)}, LOG2E),
+    "negated scores": (lambda s: (-s - largest(-s)).exp().sum(-1), {"s": S}, LOG2E),
+    "scores of a product": (
+        lambda q, k, v: tinyc.functions.softmax((q @ k) * 0.2) @ v,
+        {"q": (6, 7), "k": (7, 40), "v": V},
+        LOG2E,
+    ),
+    "rectified scores": (lambda s: (s.relu() - largest(s.relu())).exp().sum(-1), {"s": S}, LOG2E),
+}
+
+
+def rows(shape: tuple[int, ...]) -> Array:
+    """Scores with rows of every kind, the rest normal."""
+    values = np.random.default_rng(5).normal(size=shape).astype(np.float32)
+    values.reshape(-1)[:] *= 3
+    if len(shape) == 2 and shape[0] >= 6:
+        values[0, : shape[1] // 2] = -np.inf
+        values[1] = 2.0
+        values[2] *= 1e4
+        values[3] = -np.abs(values[3]) * 100
+        values[4] = -np.inf
+        values[5, 1:] = -np.inf
+    return values
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.spec("004-084")
+def test_a_form_is_found_and_right(name: str, eager: None) -> None:
+    function, shapes, scale = FORMS[name]
+    program = traced(function, **shapes)
+    assert bits(scale) in {found.scale for found in streams(program)}
+    result = compiled(program, also=STREAMING)
+    assert operators(result)["Stream"] > 0
+    check_values(result)
+    for each in (1e-3, 30.0):
+        check_values(result, normal_inputs(program, 1, each))
+    given = normal_inputs(program, 2)
+    first = next(iter(shapes))
+    check_values(result, {**given, first: rows(shapes[first])})
+    for value in (0.0, -7.0, 1e4):  # equal scores
+        check_values(result, {**given, first: np.full(shapes[first], value, np.float32)})
+
+
+@pytest.mark.parametrize("name", ["softmax times v", "scores of a product"])
+def test_it_is_off_by_default_and_can_be_left_out(name: str) -> None:
+    function, shapes, _ = FORMS[name]
+    program = traced(function, **shapes)
+    assert not streams(program, ()) and not streams(program, ("streaming-unrounded",))
+    plain = compiled(program)
+    off = compiled(program, also=STREAMING, without=STREAMING)
+    assert [kernel.source for kernel in plain.kernels] == [kernel.source for kernel in off.kernels]
+    assert operators(plain)["Stream"] == 0
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (1, 7), (1, 1)])
+def test_axes_of_one_point(shape: tuple[int, int], eager: None) -> None:
+    """A sum over one point is no sum; what is left of the softmax is exp(s - s)."""
+    program = traced(lambda s, v: tinyc.functions.softmax(s) @ v, s=shape, v=(shape[1], 3))
+    assert bool(streams(program)) == (shape[1] > 1)
+    result = compiled(program, also=STREAMING)
+    check_values(result)
+    for value in (np.inf, -np.inf, np.nan):
+        given = normal_inputs(program)
+        given["s"][0, 0] = value
+        check_values(result, given)
+
+
+# ---- traps -------------------------------------------------------------------------------------------------------------
+
+
+def cast(dtype: str) -> Callable[..., Any]:
+    return lambda s: (s.cast(dtype) - largest(s.cast(dtype))).exp2().cast("fp32").sum(-1)
+
+
+TRAPS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
+    "a negative scale": (lambda s: ((s - largest(s)) * -1.0).exp2().sum(-1), {"s": S}),
+    "a scale of zero": (lambda s: ((s - largest(s)) * 0.0).exp2().sum(-1), {"s": S}),
+    "a scale of minus zero": (lambda s: ((s - largest(s)) * -0.0).exp2().sum(-1), {"s": S}),
+    "an infinite scale": (lambda s: ((s - largest(s)) * float("inf")).exp2().sum(-1), {"s": S}),
+    "a scale that is no number": (lambda s: ((s - largest(s)) * float("nan")).exp2().sum(-1), {"s": S}),
+    "a scale that is no constant": (lambda s, c: ((s - largest(s)) * c).exp2().sum(-1), {"s": S, "c": (6, 1)}),
+    "scaled before by a negative": (lambda s: (s * -0.5 - largest(s) * -0.5).exp2().sum(-1), {"s": S}),
+    "two scales": (lambda s: (s * 0.5 - largest(s) * 0.25).exp2().sum(-1), {"s": S}),
+    "the maximum of another axis": (lambda s: (s - largest(s, 0)).exp().sum(-1), {"s": (8, 8)}),
+    "the sum of another axis": (lambda s: (s - largest(s)).exp().sum(0), {"s": (8, 8)}),
+    "the maximum of one of two axes": (lambda s: (s - largest(s)).exp().sum((1, 2)), {"s": (3, 4, 5)}),
+    "the maximum of other scores": (lambda s, t: (s - largest(t)).exp().sum(-1), {"s": S, "t": S}),
+    "the maximum of a part": (lambda s: (s - largest(s[:, :20])).exp().sum(-1), {"s": S}),
+    "a part of the maximum's axis": (lambda s: (s - largest(s))[:, :20].exp().sum(-1), {"s": S}),
+    "the maximum of absolute scores": (lambda s: (s - largest(s.relu())).exp().sum(-1), {"s": S}),
+    "the minimum": (lambda s: (s - s.min(-1, keepdims=True)).exp2().sum(-1), {"s": S}),
+    "the sum": (lambda s: (s - s.sum(-1, keepdims=True)).exp2().sum(-1), {"s": S}),
+    "the maximum less the scores": (lambda s: (largest(s) - s).exp2().sum(-1), {"s": S}),
+    "something added": (lambda s: ((s - largest(s)) + 1.0).exp2().sum(-1), {"s": S}),
+    "a product of exponentials": (lambda s: (s - largest(s)).exp2().prod(-1), {"s": S}),
+    "the largest exponential": (lambda s: (s - largest(s)).exp2().max(-1), {"s": S}),
+    "a quotient of weights": (lambda s, w: (w / (s - largest(s)).exp2()).sum(-1), {"s": S, "w": T}),
+    "fp16": (cast("fp16"), {"s": S}),
+    "bf16": (cast("bf16"), {"s": S}),
+    "fp16, rounded again": (
+        lambda s: (s.cast("fp16") - largest(s.cast("fp16"))).exp2().cast("bf16").cast("fp32").sum(-1),
+        {"s": S},
+    ),
+    "flipped": (lambda s: (s.flip(1) - largest(s[:, ::2])).exp2().sum(-1), {"s": S}),
+    "the diagonal of the maximum's tensor": (
+        lambda s: (s - largest(s, 1).permute(1, 0)).exp2().sum(-1),
+        {"s": (8, 8)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRAPS)
+@pytest.mark.spec("004-084")
+def test_what_is_no_streaming_softmax_is_left_alone(name: str) -> None:
+    function, shapes = TRAPS[name]
+    assert streams(traced(function, **shapes), BOTH) == set()
+
+
+def document(*nodes: dict[str, Any]) -> dict[str, Any]:
+    return {"uops": list(nodes)}
+
+
+def node(id: str, uop: str, src: list[Any], **arg: Any) -> dict[str, Any]:
+    return {"id": id, "uop": uop, "src": src, "arg": arg}
+
+
+# ---- axes of other names -----------------------------------------------------------------------------------------------
+
+
+def nested(s: Tensor, v: Tensor) -> Tensor:
+    """The outer sum is one level, the softmax under it binds another than the maximum alone does."""
+    return (tinyc.functions.softmax(s) @ v).relu().sum(-1)
+
+
+def test_axes_of_another_level_are_seen_to_be_the_same() -> None:
+    found = streams(traced(nested, s=(6, 40), v=(40, 24)))
+    assert {(each.ids, each.extents) for each in found} == {((16,), (40,)), ((32,), (40,))}
+
+
+def test_axes_of_another_level_and_extent_are_not() -> None:
+    """sum over 24 points of v of a sum over the first 20 of 40 scores, less the maximum of all."""
+
+    def part(s: Tensor, v: Tensor) -> Tensor:
+        return ((s - largest(s))[:, :20].exp() @ v).relu().sum(-1)
+
+    assert streams(traced(part, s=(6, 40), v=(20, 24))) == set()
+
+
+def test_a_diagonal_of_another_level_is_not() -> None:
+    """s[j, j] - max_k s[k, j]: in the first place of the index j stands where k does, but it stands in the second too."""
+    program = tinyc.load(
+        document(
+            node("s", "INPUT", [], tensor_id="s", dtype="fp32", shape=[8, 8]),
+            node("diagonal", "VIEW", ["s"], result_shape=[8], index_map=["i0", "i0"]),
+            node("largest", "REDUCE", ["s"], op="MAX", axes=[0], dtype="fp32"),
+            node("less", "SUB", ["diagonal", "largest"]),
+            node("e", "EXP2", ["less"]),
+            node("y", "REDUCE", ["e"], op="SUM", axes=[0], dtype="fp32"),
+        )
+    )
+    assert streams(program) == set()
+    check_values(compiled(program, also=BOTH))
+
+
+def test_values_of_nested_levels(eager: None) -> None:
+    program = traced(nested, s=(6, 40), v=(40, 24))
+    result = compiled(program, also=STREAMING)
+    check_values(result)
+    check_values(result, {**normal_inputs(program), "s": np.nan_to_num(rows((6, 40)), neginf=-1e30)})
+
+
+# ---- rounded probabilities -----------------------------------------------------------------------------------------------
+
+
+def rounded(dtype: str) -> Callable[..., Any]:
+    return lambda s, v: tinyc.functions.softmax(s).cast(dtype).cast("fp32") @ v
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [("fp16", 2.0**-11), ("bf16", 2.0**-8)])
+def test_rounding_stands_between_unless_it_is_dropped(dtype: str, unit: float, eager: None) -> None:
+    program = traced(rounded(dtype), s=S, v=V)
+    with_sum = {found.scale for found in streams(program)}
+    assert with_sum == {bits(LOG2E)}, "the divisor alone is a Stream"
+    careful, dropped = compiled(program, also=STREAMING), compiled(program, also=BOTH)
+    assert operators(dropped)["Stream"] == 2 and operators(dropped)["Cast"] == 0
+    given = normal_inputs(program)
+    check_values(careful, given)
+    (got,), (want,) = outputs(dropped, given), outputs(careful, given)
+    s = given["s"].astype(np.float64)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    bound = unit * (p @ np.abs(given["v"])) + 2.0**-25 * np.abs(given["v"]).sum(0) + 1e-6
+    assert (np.abs(got - want) <= bound).all() and not np.array_equal(got, want)
+    np.testing.assert_allclose(got, p @ given["v"], rtol=1e-5, atol=1e-6)
+
+
+def test_only_probabilities_lose_their_rounding() -> None:
+    """A product of matrices that rounds in between keeps doing so, whatever is switched on."""
+    program = traced(lambda x, v: (x * 3.0).cast("fp16").cast("fp32") @ v, x=S, v=V)
+    result = compiled(program, also=BOTH)
+    assert operators(result)["Cast"] == operators(compiled(program))["Cast"] > 0
+    program = traced(lambda x, v: x.cast("i32").cast("fp32") @ v, x=S, v=V)
+    check_values(compiled(program, also=BOTH), normal_inputs(program, scale=3.0))
+
+
+# ---- growth, and what else must stay ---------------------------------------------------------------------------------------
+
+
+def test_a_block_of_a_transformer_adds_as_much_as_any_other() -> None:
+    sizes = {}
+    for blocks in (1, 2, 8, 16):
+        function, shapes = transformer(blocks)
+        program = traced(function, **shapes)
+        result = saturate(program, load_rules(), also=BOTH)
+        assert result.complete
+        sizes[blocks] = result.phases[-1].enodes
+    each = [sizes[2] - sizes[1], (sizes[8] - sizes[2]) / 6, (sizes[16] - sizes[8]) / 8]
+    assert max(each) < 1.1 * min(each), sizes
+
+
+def test_a_softmax_by_itself_stays_right_and_in_one_kernel() -> None:
+    """Its exponentials are needed again, outside of the sum."""
+    program = traced(lambda x: tinyc.functions.softmax(x), x=(33, 65))
+    result = compiled(program, also=STREAMING)
+    assert len(result.kernels) == 1
+    check_values(result)
+    x = normal_inputs(program)["x"]
+    x[0, :40] = x[1] = -np.inf
+    x[2] *= 1e4
+    check_values(result, {"x": x})
+
+
+def test_the_same_again() -> None:
+    program = traced(FORMS["scores of a product"][0], **FORMS["scores of a product"][1])
+    first, second = (compiled(program, also=STREAMING) for _ in range(2))
+    assert [kernel.source for kernel in first.kernels] == [kernel.source for kernel in second.kernels]
+    assert [kernel.region for kernel in first.kernels] == [kernel.region for kernel in second.kernels]
+
+
+@pytest.mark.parametrize("name", ["log_softmax.json", "attention_mask.json", "transformer_block.json", "layernorm.json"])
+def test_examples_with_the_rulesets_on(name: str, eager: None) -> None:
+    from test_ablation import inputs
+    from test_ablation import program as example
+
+    result = compiled(example(name), also=BOTH)
+    check_values(result, inputs(name))

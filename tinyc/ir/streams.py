@@ -1,0 +1,128 @@
+"""Which Streams of a Region can be computed in one walk over blocks of their scores, and how (document 004 §6.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .dtypes import DType
+from .region import Axis, Binary, Let, Reduce, Region, Stream, free_axes, operands
+
+
+@dataclass(frozen=True)
+class ScoreProduct:
+    """The scores' sum of products: let ``reduce`` sums ``lhs`` * ``rhs`` over ``axes``. ``lhs`` depends on rows, ``rhs``
+    on the streams' axes, neither on both."""
+
+    reduce: str
+    lhs: str
+    rhs: str
+    axes: tuple[Axis, ...]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """All Streams of a Region, over one and the same score.
+
+    ``outer`` and ``rows``: the iters that the score depends on; no weight and no ``rhs`` depends on a row.
+    ``streams``: each with the iters that its weight depends on beside those, in order.
+    """
+
+    streams: tuple[tuple[Let, tuple[Axis, ...]], ...]
+    axes: tuple[Axis, ...]
+    score: str
+    scale: str
+    outer: tuple[Axis, ...]
+    rows: tuple[Axis, ...]
+    product: ScoreProduct | None
+
+
+def walk_of(region: Region) -> Walk | None:
+    """The one walk that computes every Stream of ``region``; None where they need more than one, or there are none."""
+    lets = {let.name: let for let in region.lets}
+    streams = [(let, let.value) for let in region.lets if isinstance(let.value, Stream)]
+    if not streams:
+        return None
+    _, first = streams[0]
+    for _, value in streams[1:]:
+        same_scale = lets[value.scale].value == lets[first.scale].value
+        if value.axes != first.axes or value.score != first.score or not same_scale:
+            return None
+    free = free_axes(region)
+    iters = [axis.name for axis in region.iters]
+    bound = frozenset(axis.name for axis in first.axes)
+    weights = frozenset().union(*(free[value.weight] for _, value in streams))
+    if not bound or not (free[first.score] | weights) <= bound.union(iters):
+        return None
+    if any(_nested(lets, name) for _, value in streams for name in (value.score, value.weight)):
+        return None
+    of_score = free[first.score] - bound
+    if not of_score:
+        return None
+    product = _product(lets, free, first.score, bound)
+    rows = of_score - weights - (free[product.rhs] if product is not None else frozenset())
+    if product is not None and not rows:
+        product, rows = None, of_score - weights
+    return Walk(
+        tuple(
+            (let, tuple(axis for axis in region.iters if axis.name in free[value.weight] - of_score))
+            for let, value in streams
+        ),
+        first.axes,
+        first.score,
+        first.scale,
+        tuple(axis for axis in region.iters if axis.name in of_score - rows),
+        tuple(axis for axis in region.iters if axis.name in rows),
+        product,
+    )
+
+
+def _product(
+    lets: Mapping[str, Let], free: Mapping[str, frozenset[str]], score: str, bound: frozenset[str]
+) -> ScoreProduct | None:
+    """The one reduction in the score that depends on the streams' axes, where it is a sum of separable products."""
+    found = [name for name in _reductions(lets, score) if free[name] & bound]
+    if len(found) != 1:
+        return None
+    value = lets[found[0]].value
+    if not isinstance(value, Reduce) or value.op != "SUM" or lets[found[0]].dtype is not DType.FP32:
+        return None
+    body = lets[value.body]
+    if not isinstance(body.value, Binary) or body.value.op != "MUL" or body.dtype is not DType.FP32:
+        return None
+    lhs, rhs = body.value.x, body.value.y
+    if free[lhs] & bound:
+        lhs, rhs = rhs, lhs
+    if free[lhs] & bound or not free[rhs] & bound or _reductions(lets, lhs) or _reductions(lets, rhs):
+        return None
+    own = frozenset(axis.name for axis in value.axes)
+    return ScoreProduct(found[0], lhs, rhs, value.axes) if own <= free[lhs] | free[rhs] else None
+
+
+def _nested(lets: Mapping[str, Let], start: str) -> bool:
+    """Whether a value is computed from a Stream."""
+    seen, pending = set(), [start]
+    while pending:
+        name = pending.pop()
+        if name not in seen:
+            seen.add(name)
+            pending += operands(lets[name].value)
+            if isinstance(lets[name].value, Stream):
+                return True
+    return False
+
+
+def _reductions(lets: Mapping[str, Let], start: str) -> list[str]:
+    """The outermost reductions that a value is computed from."""
+    found: dict[str, None] = {}
+    seen, pending = set(), [start]
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if isinstance(lets[name].value, Reduce | Stream):
+            found[name] = None
+        else:
+            pending += operands(lets[name].value)
+    return list(found)

@@ -1,0 +1,217 @@
+"""From a bound program to kernels, stage by stage: what :class:`tinyc.compiler.Compiled` holds for one binding.
+
+verify -> IndexBook (checked) -> facts of Poly Core -> saturate (rules/) -> extract, each Region checked -> code.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tinyc.egraph.rulefiles import load_rules
+from tinyc.egraph.saturate import Budget, saturate
+from tinyc.extract.base import base_program
+from tinyc.extract.cost import CostModel, Roofline
+from tinyc.extract.default_plan import with_default_plans
+from tinyc.extract.hardware import Hardware, hardware
+from tinyc.extract.program import Found, extract_program
+from tinyc.extract.report import ExtractionReport, make_report
+from tinyc.index.align import align_params
+from tinyc.index.boundaries import boundaries, fused_fault
+from tinyc.index.bounds import unguarded
+from tinyc.index.derive import index_book
+from tinyc.index.hints import CAPACITY
+from tinyc.index.invariants import check_book
+from tinyc.ir.deferred import mark_deferred
+from tinyc.ir.diagnostics import Diagnostic, TinycError
+from tinyc.ir.plan import Extracted
+from tinyc.ir.region import Region, anonymous
+from tinyc.ir.signature import Signature, signature_of
+from tinyc.ir.tiny import Program
+from tinyc.ir.verify import warnings as of_program
+
+from .resume import Continued
+from .settings import read_settings
+
+if TYPE_CHECKING:
+    from tinyc.runtime.cpu import Executable
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user chose. ``rules``: extra rule files and folders."""
+
+    target: str
+    rules: tuple[str | Path, ...] = ()
+    without: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    budget: Budget = field(default_factory=Budget)
+    cost_model: CostModel | None = None
+    profile: bool = False
+
+    @property
+    def model(self) -> CostModel:
+        return self.cost_model or Roofline(hardware(self.target))
+
+
+@dataclass(frozen=True)
+class Built:
+    """One binding of the symbols, compiled. ``program``: None where it goes on from a dump of Regions.
+    ``executable``: None for targets that have no code yet."""
+
+    program: Program | None
+    signature: Signature
+    extracted: Extracted
+    report: ExtractionReport
+    executable: Executable | None
+
+
+class _Clock:
+    """Seconds per stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._started = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.seconds[stage] = now - self._started
+        self._started = now
+
+
+def compile_program(program: Program, options: Options) -> Built:
+    """The fast program for ``program``, whose sizes are integers. Raises TinycError."""
+    clock, capacity = _Clock(), CAPACITY[options.target]
+    book = index_book(program)
+    align_params(book, program)
+    warnings = [*of_program(program), *check_book(book, program)]
+    apart = boundaries(program, book, capacity)
+    clock.lap("index")
+    rules = load_rules(options.rules)
+    saturation = saturate(
+        program, rules, options.without, options.also, options.budget, options.profile, apart
+    )
+    clock.lap("saturate")
+    warnings += saturation.warnings
+    naive = base_program(program)
+    found = extract_program(program, saturation.graph, options.model, legality(capacity))
+    warnings += _findings(found, bool(options.rules), warned=bool(saturation.warnings))
+    chosen = naive if found.extracted is None or found.fault else found.extracted
+    fallback = chosen is naive
+    extracted = _finished(chosen, options.target)
+    clock.lap("extract")
+    executable = _executable(extracted, options.target)
+    clock.lap("codegen")
+    report = make_report(
+        options.target,
+        options.model,
+        extracted,
+        naive,
+        saturation,
+        {} if fallback else found.fused,
+        tuple(warnings),
+        clock.seconds,
+        fallback,
+        _symbols(executable),
+    )
+    return Built(program, signature_of(program), extracted, report, executable)
+
+
+def compile_continued(continued: Continued, options: Options) -> Built:
+    """Code for Regions and Plans that were read from a dump: nothing is optimised. Raises TinycError."""
+    clock, extracted = _Clock(), continued.extracted
+    executable = _executable(extracted, options.target)
+    clock.lap("codegen")
+    report = make_report(
+        options.target,
+        options.model,
+        extracted,
+        extracted,
+        None,
+        {},
+        (),
+        clock.seconds,
+        False,
+        _symbols(executable),
+    )
+    return Built(None, continued.signature, extracted, report, executable)
+
+
+def _finished(extracted: Extracted, target: str) -> Extracted:
+    """With default Plans for the target, and what is handed straight on marked (document 004 §6.9)."""
+    outputs = frozenset(extracted.execution.buffers[id].name for id in extracted.execution.output_buffers)
+    planned = with_default_plans(extracted, machine(target))
+    return replace(planned, regions=mark_deferred(planned.regions, outputs))
+
+
+def legality(capacity: int) -> Callable[[Region], str | None]:
+    """What Poly Core has against a Region: an access that is not proven in bounds, a reduction that is fused under
+    another although a row of its values is larger than ``capacity`` bytes. Equal Regions are looked at once."""
+    known: dict[Region, str | None] = {}
+
+    def fault(region: Region) -> str | None:
+        same = anonymous(region)
+        if same not in known:
+            outside = unguarded(region)
+            known[same] = str(outside[0]) if outside else fused_fault(region, capacity)
+        return known[same]
+
+    return fault
+
+
+def machine(target: str) -> Hardware:
+    """The table's row for a target; of a CPU, with the vector registers of this one."""
+    row = hardware(target)
+    if target != "cpu":
+        return row
+    from tinyc.codegen.cpu.host import host
+
+    return replace(row, limits=host().limits)
+
+
+def _executable(extracted: Extracted, target: str) -> Executable | None:
+    if target != "cpu":
+        return None
+    from tinyc.runtime.cpu import Executable
+
+    return Executable(extracted, read_settings().num_threads)
+
+
+def _symbols(executable: Executable | None) -> tuple[str, ...]:
+    return tuple(kernel.name for kernel in executable.kernels) if executable else ()
+
+
+def _findings(found: Found, users: bool, warned: bool) -> list[Diagnostic]:
+    """Warnings about what extraction met. Raises UnsoundUnion where a rule of a user's made a Region that is none."""
+    listed = "; ".join(found.malformed[:5])
+    if found.fault and users:
+        raise TinycError(
+            "UnsoundUnion",
+            f"what was extracted is no program: kernel {found.fault}" + (f" ({listed})" if listed else ""),
+            "a rule that was added builds a term that its place cannot hold; compile with them one by one",
+            at={"layer": "extract"},
+        )
+    found_none = "no whole program could be extracted from the e-graph; the naive program is used"
+    warnings = []
+    if found.malformed:
+        warnings.append(
+            Diagnostic(
+                "MalformedTerm",
+                f"left out, since no program can hold it: {listed}",
+                "look at what the rules build on their right-hand sides",
+                {"layer": "extract"},
+            )
+        )
+    if found.fault or (found.extracted is None and not warned):
+        warnings.append(
+            Diagnostic(
+                "EngineLost",
+                f"kernel {found.fault}; the naive program is used" if found.fault else found_none,
+                "look at the rulesets that were left out, or report this program",
+                {"layer": "extract"},
+            )
+        )
+    return warnings

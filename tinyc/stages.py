@@ -1,0 +1,88 @@
+"""The stages at which a user can stop and read (document 004 §10, §13): each as strict JSON, in pipeline order.
+
+Every function here gives the value under the stage's key; :class:`tinyc.compiler.Compiled` makes text of it. Regions
+and Plans carry beside their own key what it takes to go on from them (``tinyc.resume``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tinyc.frontend.frontend_json import frontend_document
+from tinyc.index.analysis_json import analysis_to_json
+from tinyc.index.book_json import book_to_json
+from tinyc.index.core import analyze
+from tinyc.index.derive import index_book
+from tinyc.index.poly_json import view_to_json
+from tinyc.index.polyview import poly_view
+from tinyc.ir.diagnostics import TinycError
+from tinyc.ir.document import program_to_document
+from tinyc.ir.execution_json import execution_to_json
+from tinyc.ir.plan import Extracted
+from tinyc.ir.region_json import region_to_json
+from tinyc.ir.schedule_json import plan_to_json
+from tinyc.ir.signature import Signature, signature_to_json
+from tinyc.ir.tiny import Program
+
+STAGES = ("frontend", "tiny", "indexbook", "poly_view", "region", "analysis", "plan", "exec", "llvm")
+"""What ``dump`` and ``--dump`` know, in pipeline order."""
+
+OF_PROGRAM = frozenset({"frontend", "tiny", "indexbook", "poly_view"})
+"""The stages before the e-graph: symbols may be unbound there, and a dumped Region has none of them."""
+
+
+def program_stage(stage: str, program: Program) -> dict[str, Any]:
+    """A stage of :data:`OF_PROGRAM` as ``{stage: …}``."""
+    match stage:
+        case "frontend":
+            return {"frontend": frontend_document(program)}
+        case "tiny":
+            return {"tiny": program_to_document(program)}
+        case "indexbook":
+            return {"indexbook": book_to_json(index_book(program))}
+        case _:
+            return {"poly_view": view_to_json(poly_view(program, index_book(program)))}
+
+
+def extracted_stage(stage: str, extracted: Extracted, signature: Signature, arch: str) -> dict[str, Any]:
+    """region, analysis, plan or exec as ``{stage: …}``, with one entry per kernel where there are kernels."""
+    execution = extracted.execution
+    names = {buffer.id: buffer.name for buffer in execution.buffers}
+    regions = {
+        "region": [region_to_json(region) for region in extracted.regions],
+        "signature": signature_to_json(signature),
+        "buffers": {
+            "inputs": [names[id] for id in execution.input_buffers],
+            "outputs": [names[id] for id in execution.output_buffers],
+        },
+    }
+    pairs = list(zip(extracted.regions, extracted.plans, strict=True))
+    match stage:
+        case "region":
+            return regions
+        case "plan":
+            return {"plan": [plan_to_json(region.name, plan) for region, plan in pairs], **regions}
+        case "analysis":
+            return {"analysis": analyses(extracted, arch)}
+        case _:
+            return {"exec": execution_to_json(execution)}
+
+
+def analyses(extracted: Extracted, arch: str) -> list[dict[str, Any]]:
+    """What Poly Core says of each kernel."""
+    return [
+        {"region": region.name, **analysis_to_json(analyze(region, target=arch))["analysis"]}
+        for region in extracted.regions
+    ]
+
+
+def check_stage(stage: str, known: Sequence[str] = STAGES) -> None:
+    """Raises InvalidArgument for a stage that there is not."""
+    if stage not in known:
+        raise TinycError(
+            "InvalidArgument",
+            f"there is no stage {stage!r}",
+            f"the stages are {', '.join(known)}",
+            at={"layer": "compiler", "value": stage},
+        )
