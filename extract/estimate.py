@@ -21,7 +21,6 @@ from tinyc.ir.region import (
     free_axes,
     operands,
 )
-
 from tinyc.ir.streams import Walk, walk_of
 
 from .cost import CostModel, Work, weight

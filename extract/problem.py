@@ -46,8 +46,8 @@ class Problem:
         self.depends: dict[str, int] = {}  # axis -> bit set of the keys that depend on it
         for key, number in self.bit.items():
             for axis in view.free.get(key[0], ()):  # a class with no items has none
-                for way in range(3):
-                    self.depends[axis] = self.depends.get(axis, 0) | 1 << number + way * len(self.order)
+                for kind in range(3):  # a key has three ways, see relaxation.py
+                    self.depends[axis] = self.depends.get(axis, 0) | 1 << number + kind * len(self.order)
         self.read_cost = [
             model.seconds(Work(bytes_read=self.bytes(view.buffers[name]))) for name in self.names
         ]

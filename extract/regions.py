@@ -231,7 +231,7 @@ class _RegionBuilder:
         scale = next(there, f"v{len(self.lets)}")
         if scale == f"v{len(self.lets)}":
             self.lets.append(Let(scale, DType.FP32, factor))
-        self.emit(key, scope, DType.FP32, Stream(axes, *parts, scale))
+        self.emit(key, scope, DType.FP32, Stream(axes, parts[0], parts[1], scale))
         self.count(key)
 
     def bind(self, bound: Sequence[str], scope: Mapping[str, str]) -> tuple[dict[str, str], tuple[Axis, ...]]:

@@ -59,7 +59,8 @@ class Pass:
         # a value is read from its own buffer, which others may share, where that costs hardly more than computing it
         self.near = self.model.hardware.launch / 20
         self.read_cost = problem.read_cost
-        self.local_cost = [0.0] * (3 * len(self.order))  # the ways other than the best have numbers of their own
+        # the ways other than the best have numbers of their own
+        self.local_cost = [0.0] * (3 * len(self.order))
         self.untiled_cost = [0.0] * len(self.order)  # what a contraction costs more where it cannot be tiled
         self.reductions = 0  # bit sets of the keys that are computed by a reduction, and by a contraction
         self.contractions = 0
@@ -264,9 +265,7 @@ class Pass:
                 private |= self.problem.depends.get(axis, 0)
             own += self._sum(self.local_cost, local & private)
             local &= ~private
-        return _Best(
-            total, own, local | own_bit, inside | own_bit, reads, needs, mixed, option, ways, loose
-        )
+        return _Best(total, own, local | own_bit, inside | own_bit, reads, needs, mixed, option, ways, loose)
 
     def _read(self, own_bit: int, option: Option) -> _Best | None:
         buffer = self.view.buffers[str(option.item.payload[0])]

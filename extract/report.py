@@ -12,6 +12,7 @@ from tinyc.ir.arena import EMPTY, Arena
 from tinyc.ir.diagnostics import Diagnostic
 from tinyc.ir.plan import Extracted
 from tinyc.ir.region import Reduce, Region
+from tinyc.ir.streams import walk_of
 
 from .cost import CostModel, Work
 from .estimate import Estimate, estimate
@@ -191,7 +192,7 @@ def make_report(
                 out.name,
                 out.dtype.value,
                 out.shape,
-                plan.algo,
+                "stream" if plan.algo == "loops" and walk_of(region) is not None else plan.algo,
                 found.flops,
                 found.bytes,
                 found.time_s,

@@ -78,10 +78,10 @@ def test_compile_writes_every_stage(example: Path, capsys: pytest.CaptureFixture
     kernels = report["kernels"]
     assert [kernel["region"] for kernel in kernels] == regions
     assert {Path(line).name for line in printed if line.endswith(".ll")} == {
-        f"05-llvm-{kernel['symbol']}.ll" for kernel in kernels
+        f"09-llvm-{kernel['symbol']}.ll" for kernel in kernels
     }
     for kernel in kernels:
-        source = Path(f"out/05-llvm-{kernel['symbol']}.ll").read_text(encoding="utf-8")
+        source = Path(f"out/09-llvm-{kernel['symbol']}.ll").read_text(encoding="utf-8")
         assert source.count(f"define void @{kernel['symbol']}(") == 1
         assert source.startswith("; Region ")
         assert f"; Region {kernel['region']}\n" in source

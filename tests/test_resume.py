@@ -80,7 +80,7 @@ def test_dumps_are_strict_json_under_the_stage_s_name(stage: str) -> None:
 
     compiled = tinyc.optimize_and_compile(str(EXAMPLES[0]))
     document = json.loads(compiled.dump(stage), parse_constant=refuse)
-    assert next(iter(document)) == stage
+    assert list(document) == [stage]
 
 
 def test_stages_before_the_regions_are_gone_after_them() -> None:
@@ -236,6 +236,14 @@ def test_regions_run_in_the_order_of_their_buffers(order: tuple[int, ...]) -> No
     assert names == ["first", "second", "third"]
 
 
+def argued(output: str, shape: list[int] | None = None) -> Dump:
+    argument = {"dtype": "fp32", "shape": [4]}
+    return {
+        "inputs": [{"tensor": "a", **argument}],
+        "outputs": [{"tensor": output, **argument, "shape": shape or [4]}],
+    }
+
+
 def broken(change: Callable[[Dump], None]) -> Dump:
     document = chain(0, 1, 2)
     change(document)
@@ -258,7 +266,10 @@ def broken(change: Callable[[Dump], None]) -> Dump:
         ),
         (lambda d: d["region"][1]["inputs"][0]["memref"].update(shape=[5]), "AxisAlignmentMismatch"),
         (lambda d: d["region"][0]["lets"][0]["expr"]["add"][0]["read"].update(map=["i+1"]), "UnguardedAccess"),
-        (lambda d: d.update(signature={"inputs": [], "outputs": [{"tensor": "z"}]}), None),
+        (lambda d: d["region"][0].update(program={"inputs": [], "outputs": []}), "MalformedDocument"),
+        (lambda d: d["region"][0].update(program=argued("z")), "UnknownReference"),
+        (lambda d: d["region"][0].update(program=argued("d", [5])), "AxisAlignmentMismatch"),
+        (lambda d: d["region"][0].update(program={**argued("d"), "buffers": 7}), "MalformedDocument"),
     ],
 )  # fmt: skip
 def test_dumps_that_make_no_program_are_refused(change: Callable[[Dump], None], kind: str | None) -> None:

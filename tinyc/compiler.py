@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tinyc.codegen.playback import play
+from tinyc.draw import LIMIT, draw_classes, draw_program, draw_regions
 from tinyc.egraph.rulefiles import load_rules
 from tinyc.egraph.saturate import Budget
 from tinyc.extract.cost import CostModel
 from tinyc.extract.hardware import hardware
 from tinyc.extract.report import ExtractionReport, InputCopies
 from tinyc.frontend.load import naming, program_of, read_document
-from tinyc.ir.diagnostics import TinycError
+from tinyc.ir.diagnostics import TinycError, show
 from tinyc.ir.document import dumps
 from tinyc.ir.plan import ExecutionPlan, Plan
 from tinyc.ir.region import Region
@@ -35,6 +36,9 @@ from .stages import OF_PROGRAM, STAGES, check_stage, extracted_stage, program_st
 
 if TYPE_CHECKING:
     from tinyc.runtime.cpu import Executable
+
+DRAWINGS = ("program", "regions", "classes")
+"""What :meth:`Compiled.draw` draws."""
 
 __all__ = ["STAGES", "Budget", "Compiled", "KernelInfo", "optimize_and_compile"]
 
@@ -94,7 +98,7 @@ def optimize_and_compile(
         profile,
     )
     document = None if isinstance(program, Program) else read_document(program)
-    if is_dump(document):
+    if document is not None and is_dump(document):
         with naming(program):
             return Compiled(read_dump(document, dict(shapes or {}), machine(target)), options)
     given = program if isinstance(program, Program) else program_of(document, program)
@@ -124,10 +128,10 @@ class Compiled:
         self._copied: dict[str, tuple[int, int]] = {}  # input -> calls that copied it, bytes
         self._lock = threading.Lock()
         if isinstance(program, Continued):
-            self.signature, self._symbols = program.signature, ()
+            self.signature = program.signature
             self._latest = compile_continued(program, options)
         else:
-            self.signature, self._symbols = signature_of(program), program.symbols
+            self.signature = signature_of(program)
             if not program.symbols:
                 self._latest = self._bound({})
 
@@ -167,7 +171,7 @@ class Compiled:
     def _receive(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], str, Built]:
         """The arguments as arrays, the kind they are of, and the binding of the symbols that they ask for."""
         arrays, kind, copied = receive(self.signature, place_arguments(self.signature, args, kwargs))
-        if self._symbols:
+        if self.signature.symbols:
             built = self._bound(bind_shapes(self.signature, arrays))
         else:
             built = self._ready("a call")
@@ -225,6 +229,27 @@ class Compiled:
             )
         return dumps(extracted_stage(stage, built.extracted, built.signature, self._options.target))
 
+    def draw(self, what: str = "regions", form: str = "dot", limit: int = LIMIT) -> str:
+        """A drawing as text for Graphviz ("dot") or Mermaid ("mermaid").
+
+        ``what``: "program", the Tiny nodes; "regions", the kernels and buffers; "classes", the e-classes that the
+        kernels' values were chosen from. ``limit``: nodes. Raises InvalidArgument for another word.
+        """
+        if what == "program":
+            latest = self._latest.program if self._latest else None
+            return draw_program(latest or self.program, form, limit)
+        if what not in DRAWINGS:
+            raise TinycError(
+                "InvalidArgument",
+                f"there is no drawing {show(what)}",
+                f"the drawings are {', '.join(DRAWINGS)}",
+                at={"layer": "compiler", "value": what},
+            )
+        built = self._ready("draw")
+        if what == "classes":
+            return draw_classes(built.classes, form, limit)
+        return draw_regions(built.extracted, form, limit)
+
     def __repr__(self) -> str:
         inputs = ", ".join(argument.name for argument in self.signature.inputs)
         state = f"{len(self._latest.extracted.regions)} kernels" if self._latest else "not bound yet"
@@ -242,11 +267,11 @@ class Compiled:
 
     def _ready(self, what: str) -> Built:
         if self._latest is None:
-            names = ", ".join(self._symbols)
+            names = ", ".join(self.signature.symbols)
             raise TinycError(
                 "UnboundSymbol",
                 f"{what} is not known before the symbols {names} are bound",
-                f"pass shapes={{{', '.join(f'{name!r}: …' for name in self._symbols)}}}, or call it once",
+                f"pass shapes={{{', '.join(f'{name!r}: …' for name in self.signature.symbols)}}}, or call it once",
                 at={"layer": "compiler"},
             )
         return self._latest

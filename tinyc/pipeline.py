@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tinyc.egraph.rulefiles import load_rules
 from tinyc.egraph.saturate import Budget, saturate
 from tinyc.extract.base import base_program
+from tinyc.extract.chosen import ChosenClass
 from tinyc.extract.cost import CostModel, Roofline
 from tinyc.extract.default_plan import with_default_plans
 from tinyc.extract.hardware import Hardware, hardware
@@ -60,13 +61,15 @@ class Options:
 @dataclass(frozen=True)
 class Built:
     """One binding of the symbols, compiled. ``program``: None where it goes on from a dump of Regions.
-    ``executable``: None for targets that have no code yet."""
+    ``executable``: None for targets that have no code yet. ``classes``: where the kernels' values were chosen from,
+    empty where nothing was."""
 
     program: Program | None
     signature: Signature
     extracted: Extracted
     report: ExtractionReport
     executable: Executable | None
+    classes: tuple[ChosenClass, ...] = ()
 
 
 class _Clock:
@@ -117,7 +120,8 @@ def compile_program(program: Program, options: Options) -> Built:
         fallback,
         _symbols(executable),
     )
-    return Built(program, signature_of(program), extracted, report, executable)
+    classes = () if fallback else found.classes
+    return Built(program, signature_of(program), extracted, report, executable, classes)
 
 
 def compile_continued(continued: Continued, options: Options) -> Built:

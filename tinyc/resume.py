@@ -1,8 +1,9 @@
 """Goes on from a dump of Regions or Plans (document 004 §13): what a user has read, changed, or written by hand.
 
-``{"region": […], "signature"?, "buffers"?}`` has one Region per kernel, in any order; ``{"plan": […], "region": […], …}``
-has Schedule Plans as well. ``buffers`` names the buffer of each input and output of the signature, where it is not the
-argument's own name. Without a signature, what nobody writes is an input, what nobody reads is an output.
+``{"region": […]}`` has one Region per kernel, in any order. ``{"plan": […]}`` has one Schedule Plan per kernel, each with
+its Region under ``kernel``; the Regions may also stand beside it, under ``region``. The ``program`` of the first Region
+is the signature, with the buffer of each input and output; without it, what nobody writes is an input, and what nobody
+reads is an output.
 """
 
 from __future__ import annotations
@@ -46,20 +47,30 @@ def read_dump(document: Mapping[str, Any], shapes: Mapping[str, int], machine: H
     Raises TinycError: MalformedDocument with a path, what is wrong with a Region (E1001, E1005, E14xx) or with a Plan
     (E15xx), and what is wrong between them (UnknownReference, DuplicateId, CyclicGraph, AxisAlignmentMismatch).
     """
-    if unknown := sorted(document.keys() - {"region", "plan", "signature", "buffers"}):
-        raise _malformed(f"a dump has {show(unknown[0])}", "use the keys region, plan, signature and buffers")
-    listed = _several(document, "region")
+    if unknown := sorted(document.keys() - {"region", "plan"}):
+        raise _malformed(f"a dump has {show(unknown[0])}", "use the keys region and plan")
+    entries = _several(document, "plan")
+    listed = _several(document, "region") or [
+        each["kernel"] for each in entries if isinstance(each, dict) and "kernel" in each
+    ]
     if not listed:
-        raise _malformed("there is no Region", "give the Regions that the Plans are for, under 'region'")
-    regions = [region_from_json(each, shapes, f"region[{n}]") for n, each in enumerate(listed)]
+        raise _malformed("there is no Region", "give the Region of each Plan, under its key 'kernel'")
+    where = "region[{}]" if "region" in document else "plan[{}].kernel"
+    given = [each["program"] for each in listed if isinstance(each, dict) and "program" in each]
+    regions = [
+        region_from_json(_without(each, "program"), shapes, where.format(number))
+        for number, each in enumerate(listed)
+    ]
     for region in regions:
         check_region(region)
         check_access(region)
-    plans = _plans(_several(document, "plan"), regions, machine)
+    plans = _plans(entries, regions, machine)
     refs = _refs(regions)
-    given = document.get("signature")
-    signature = _derived(regions) if given is None else signature_from_json(given, "signature", shapes)
-    buffers = document.get("buffers", {})
+    program = given[0] if given else None
+    buffers = program.get("buffers", {}) if isinstance(program, dict) else {}
+    signature = (
+        signature_from_json(_without(program, "buffers"), "program", shapes) if given else _derived(regions)
+    )
     inputs = _buffers(signature.inputs, buffers, "inputs", refs)
     outputs = _buffers(signature.outputs, buffers, "outputs", refs)
     execution = region_execution(regions, inputs, outputs)
@@ -90,6 +101,10 @@ def _buffers(
     return found
 
 
+def _without(entry: object, key: str) -> object:
+    return {name: value for name, value in entry.items() if name != key} if isinstance(entry, dict) else entry
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -113,7 +128,7 @@ def _plans(listed: Sequence[Any], regions: Sequence[Region], machine: Hardware) 
                 "give each Region one Plan",
                 at={"layer": "plan", "value": f"plan[{number}]"},
             )
-        plan = plan_from_json(each, f"plan[{number}]")
+        plan = plan_from_json(_without(each, "kernel"), f"plan[{number}]")
         check_plan(plan, named[name], machine.limits, f"plan[{number}]")
         plans[name] = plan
     return tuple(

@@ -1,7 +1,8 @@
 """The stages at which a user can stop and read (document 004 §10, §13): each as strict JSON, in pipeline order.
 
-Every function here gives the value under the stage's key; :class:`tinyc.compiler.Compiled` makes text of it. Regions
-and Plans carry beside their own key what it takes to go on from them (``tinyc.resume``).
+Every function here gives an object with the stage's name as its only key; :class:`tinyc.compiler.Compiled` makes text
+of it. What it takes to go on from Regions and Plans (``tinyc.resume``) is in their entries: the first Region's
+``program`` is the signature and the buffer of each of its arguments, a Plan's ``kernel`` is its Region.
 """
 
 from __future__ import annotations
@@ -47,26 +48,33 @@ def program_stage(stage: str, program: Program) -> dict[str, Any]:
 
 def extracted_stage(stage: str, extracted: Extracted, signature: Signature, arch: str) -> dict[str, Any]:
     """region, analysis, plan or exec as ``{stage: …}``, with one entry per kernel where there are kernels."""
+    pairs = list(zip(extracted.regions, extracted.plans, strict=True))
+    match stage:
+        case "region":
+            return {"region": _regions(extracted, signature)}
+        case "plan":
+            plans = [plan_to_json(region.name, plan) for region, plan in pairs]
+            regions = _regions(extracted, signature)
+            return {"plan": [{**plan, "kernel": region} for plan, region in zip(plans, regions, strict=True)]}
+        case "analysis":
+            return {"analysis": analyses(extracted, arch)}
+        case _:
+            return {"exec": execution_to_json(extracted.execution)}
+
+
+def _regions(extracted: Extracted, signature: Signature) -> list[dict[str, Any]]:
+    """One entry per kernel; the first says of which program they are."""
     execution = extracted.execution
     names = {buffer.id: buffer.name for buffer in execution.buffers}
-    regions = {
-        "region": [region_to_json(region) for region in extracted.regions],
-        "signature": signature_to_json(signature),
+    program = {
+        **signature_to_json(signature),
         "buffers": {
             "inputs": [names[id] for id in execution.input_buffers],
             "outputs": [names[id] for id in execution.output_buffers],
         },
     }
-    pairs = list(zip(extracted.regions, extracted.plans, strict=True))
-    match stage:
-        case "region":
-            return regions
-        case "plan":
-            return {"plan": [plan_to_json(region.name, plan) for region, plan in pairs], **regions}
-        case "analysis":
-            return {"analysis": analyses(extracted, arch)}
-        case _:
-            return {"exec": execution_to_json(execution)}
+    regions = [region_to_json(region) for region in extracted.regions]
+    return [{**regions[0], "program": program}, *regions[1:]]
 
 
 def analyses(extracted: Extracted, arch: str) -> list[dict[str, Any]]:

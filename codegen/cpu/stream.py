@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tinyc.ir.region import Stream
 
-from .frames import Group
+from .frames import Block, Group
 from .library import float_literal
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def two_passes(emitter: Emitter, value: Stream) -> str:
     largest, total = emitter.fresh("max"), emitter.fresh("acc")
     emitter.entry += [f"  {largest} = alloca float", f"  {total} = alloca float"]
     outer.lines += [f"  store float {LOWEST}, ptr {largest}", f"  store float 0.0, ptr {total}"]
-    loops = [(Group((item,)), None) for item in value.axes]
+    loops: list[tuple[Group, Block | None]] = [(Group((item,)), None) for item in value.axes]
     with emitter.nest(loops, "r"):
         emitter.demand([value.score])
         before = emitter.put(emitter.top, f"load float, ptr {largest}", "max")

@@ -24,7 +24,7 @@ from .library import float_literal
 from .stream import LOWEST, exponential
 
 #: rows and columns of a block of scores
-ROWS, COLUMNS = 64, 256
+ROWS, COLUMNS = 128, 256
 #: fewer rows than this are not worth packing the other operand for
 FEW = 4
 #: turns of the parallel loop that threads should have to share
@@ -291,7 +291,9 @@ class _Walk:
             padded = emitter.put(emitter.top, f"add nuw nsw i64 {part.count}, {width - 1}", "up")
             ends.append(emitter.put(emitter.top, f"udiv i64 {padded}, {width}", "panels"))
         with (
-            emitter.loop("0", ends[1], columns.extent // self.nr, hint="jr", over=columns.group.names) as outer,
+            emitter.loop(
+                "0", ends[1], columns.extent // self.nr, hint="jr", over=columns.group.names
+            ) as outer,
             emitter.loop("0", ends[0], self.height // self.mr, hint="ir", over=rows.group.names) as inner,
         ):
             a = self.at(inner, places[0], (inner.index, 4 * self.mr * lda))

@@ -20,7 +20,15 @@ class StreamBuild(Build):
 
 
 def attention(
-    m: int, n: int, d: int, *, k: int = 0, h: int = 1, dtype: DType = F32, causal: bool = False, last: str = "d"
+    m: int,
+    n: int,
+    d: int,
+    *,
+    k: int = 0,
+    h: int = 1,
+    dtype: DType = F32,
+    causal: bool = False,
+    last: str = "d",
 ) -> Region:
     """softmax(S) V per head h; S is read, or Q Kᵀ over ``k`` where that is given. ``last``: the last output axis."""
     sizes = {"h": h, "m": m, "d": d} if last == "d" else {"h": h, "d": d, "m": m}
@@ -45,9 +53,7 @@ def attention(
 
 
 def arrays(region: Region, scale: float = 1.0) -> dict[str, np.ndarray]:
-    return {
-        ref.name: (RNG.normal(size=ref.shape) * scale).astype(ref.dtype.numpy) for ref in region.inputs
-    }
+    return {ref.name: (RNG.normal(size=ref.shape) * scale).astype(ref.dtype.numpy) for ref in region.inputs}
 
 
 def check(region: Region, given: dict[str, np.ndarray], algo: str = "stream") -> None:
@@ -55,7 +61,16 @@ def check(region: Region, given: dict[str, np.ndarray], algo: str = "stream") ->
     compare(region, given, rtol=2e-5, atol=2e-6)
 
 
-SHAPES = [(1, 1, 1), (1, 300, 7), (3, 5, 2), (5, 257, 64), (7, 256, 17), (64, 96, 16), (70, 513, 33), (130, 40, 1)]
+SHAPES = [
+    (1, 1, 1),
+    (1, 300, 7),
+    (3, 5, 2),
+    (5, 257, 64),
+    (7, 256, 17),
+    (64, 96, 16),
+    (70, 513, 33),
+    (130, 40, 1),
+]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -173,7 +188,9 @@ def test_small_integers_are_exact() -> None:
         "V": RNG.integers(-4, 5, (600, 20)).astype(np.float32),
     }
     e = np.exp2(given["S"] - given["S"].max(1, keepdims=True))
-    np.testing.assert_array_equal(run(region, given)["y0"], (e.astype(np.float64) @ given["V"]).astype(np.float32))
+    np.testing.assert_array_equal(
+        run(region, given)["y0"], (e.astype(np.float64) @ given["V"]).astype(np.float32)
+    )
 
 
 # ---- forms ---------------------------------------------------------------------------------------------------------
@@ -277,7 +294,11 @@ def test_a_scalar_and_axes_of_one_point() -> None:
     s = b.read(b.input("S", F32, 4, 1), "m", "n")
     region = b.done(b.stream(s, b.read(b.input("V", F32, 1, 1), "n", "d"), n=1))
     check(region, arrays(region), "loops")
-    check(region, {"S": np.float32([[1], [-np.inf], [np.inf], [np.nan]]), "V": np.ones((1, 1), np.float32)}, "loops")
+    check(
+        region,
+        {"S": np.float32([[1], [-np.inf], [np.inf], [np.nan]]), "V": np.ones((1, 1), np.float32)},
+        "loops",
+    )
 
 
 def test_threads_and_the_source_change_nothing() -> None:

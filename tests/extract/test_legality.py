@@ -74,7 +74,7 @@ def test_without_a_limit_all_is_one_kernel() -> None:
     assert reductions(region) == 3
 
 
-@pytest.mark.spec("004-127")
+@pytest.mark.spec("004-127", "I-48")
 @pytest.mark.parametrize(("facts", "check"), [(True, False), (False, True), (True, True)])
 def test_a_row_that_does_not_fit_on_chip_is_not_fused(facts: bool, check: bool) -> None:
     program = softmax_of_scores()

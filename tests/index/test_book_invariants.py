@@ -70,7 +70,7 @@ def test_books_that_tinyc_derives_pass(program: Program) -> None:
     check_book(align_params(index_book(program), program), program)
 
 
-@pytest.mark.spec("004-042", "004-037")
+@pytest.mark.spec("004-042", "004-037", "004-149")
 @pytest.mark.parametrize("entry", ["i0%4", "2*(i0 % 3)"])
 def test_a_remainder_is_refused(entry: str) -> None:
     error = fault(SMALL, "z", reading(0, entry, "0"))
@@ -246,7 +246,7 @@ def misaligned(program: Program, id: str, change: Change) -> TinycError:
     return caught.value
 
 
-@pytest.mark.spec("004-041", "I-47")
+@pytest.mark.spec("004-041", "I-47", "004-151")
 def test_sizes_are_those_of_the_signature() -> None:
     error = misaligned(GEMM, "T", with_axis(2, size="N"))
     assert error.details == {"axis": "i2", "book_size": "N", "program_size": "K"}

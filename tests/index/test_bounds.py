@@ -56,7 +56,7 @@ def test_the_documents_guard_admits_a_row_that_is_not_there_for_odd_sizes() -> N
 @pytest.mark.spec("I-27")
 @pytest.mark.parametrize(("kernel", "stride", "pad", "dilation"), GEOMETRIES)
 def test_conv_guards_at_all_sizes(kernel: int, stride: int, pad: int, dilation: int) -> None:
-    for size in range(dilation * (kernel - 1) + 1, 13):
+    for size in range(dilation * (kernel - 1) + 1, 10):
         geometry = {"kernel": kernel, "stride": stride, "pad": pad, "dilation": dilation, "channels": 1}
         assert found(conv(size, **geometry)) == {}
         rows = range((size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1)
@@ -196,7 +196,7 @@ def test_where_isl_gives_up_every_point_is_tried(monkeypatch: pytest.MonkeyPatch
 def test_against_every_point_of_random_regions() -> None:
     generator = random.Random(7)
     seen = {True: 0, False: 0}
-    for _ in range(400):
+    for _ in range(300):
         given = random_region(generator.randrange)
         outside = leaving(given)
         findings = {each.let: each for each in unguarded(given, prove=True)}
@@ -209,12 +209,12 @@ def test_against_every_point_of_random_regions() -> None:
             whole = {**dict.fromkeys(sizes_of(given), 0), **finding.point}
             assert let in needed_at(given, whole), "the witness is a point at which the Read is needed"
         seen[bool(outside)] += 1
-    assert min(seen.values()) > 80
+    assert min(seen.values()) > 60
 
 
 def test_points_one_by_one_agree_with_isl() -> None:
     generator = random.Random(8)
-    for _ in range(150):
+    for _ in range(80):
         given = random_region(generator.randrange)
         tried = {each.let for each in unguarded(given, prove=True, max_operations=1)}
         assert tried == {each.let for each in unguarded(given, prove=True)}

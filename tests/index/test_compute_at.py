@@ -29,10 +29,6 @@ def summing(name: str, source: str, *shape: int, over: int = 7) -> Region:
     return b.done(b.reduce(b.read(source, (*shape, over), *b.iters, "q"), q=over), name=name)
 
 
-def copying(name: str, source: str, *shape: int) -> Region:
-    return elementwise(name, source, *shape)
-
-
 def tiles_read(consumer: Region, tensor: str, tile: Mapping[str, int]) -> dict[Element, set[Element]]:
     """Per tile of the consumer, the elements of ``tensor`` that it needs: every point is tried."""
     sizes, iters = sizes_of(consumer), {each.name for each in consumer.iters}
@@ -51,7 +47,7 @@ def tiles_read(consumer: Region, tensor: str, tile: Mapping[str, int]) -> dict[E
 def test_against_every_tile_of_random_pairs() -> None:
     generator = random.Random(3)
     overlapping = 0
-    for _ in range(250):
+    for _ in range(160):
         shape = tuple(1 + generator.randrange(6) for _ in range(1 + generator.randrange(2)))
         consumer = random_region(generator.randrange, "P", shape)
         tile = {name: 1 + generator.randrange(4) for name in sizes_of(consumer) if generator.randrange(3)}
@@ -66,7 +62,7 @@ def test_against_every_tile_of_random_pairs() -> None:
             overlapping += found.recompute > 1
         else:
             assert found.recompute == 0
-    assert overlapping > 80
+    assert overlapping > 50
 
 
 def windowed(
@@ -91,7 +87,7 @@ def windowed(
 def test_the_halo_of_windows(stride: int, dilation: int, flip: bool) -> None:
     for kernel, offset, side in itertools.product((1, 2, 3, 5), (-2, -1, 0, 1), (1, 2, 4)):
         consumer, index = windowed(48, kernel, stride, dilation, offset, flip, guard=True)
-        found = can_compute_at(elementwise("P", "X", 48), consumer, {"i": side}).halo["p0"]
+        found = footprint(consumer, consumer.inputs[0], {"i": side}).extents[0].halo
         spans = {"i": 2, "r": kernel}
         tile = [index.evaluate({"i": side + i, "r": r}) for i in range(side) for r in range(spans["r"])]
         length = max(tile) - min(tile) + 1
@@ -144,7 +140,7 @@ def test_a_reduction_must_fit_on_chip() -> None:
     # elementwise work may be done again
     assert can_compute_at(elementwise("P", "X", 3, 32, 32), image(3, 1), tile, capacity=1).ok
     # at the same point every result is used once: nothing is kept
-    assert can_compute_at(summing("P", "X", 4, 4), copying("Y", "P", 4, 4), None, capacity=1).ok
+    assert can_compute_at(summing("P", "X", 4, 4), elementwise("Y", "P", 4, 4), None, capacity=1).ok
 
 
 def test_a_product_of_products() -> None:
@@ -247,7 +243,7 @@ def test_tiles_that_are_none(tile: dict[str, int]) -> None:
 @pytest.mark.spec("004-102", "004-104")
 def test_the_smallest_buffer() -> None:
     producer = summing("P", "X", 16, 16)
-    same = copying("Y", "P", 16, 16)
+    same = elementwise("Y", "P", 16, 16)
     assert min_buffer_for_edge(producer, same, {"p0": 8, "p1": 8}) == MinBuffer("reg", 2)
     b = region(i=16, j=16)
     turned = b.done(b.read("P", (16, 16), "j", "i"), name="Y")

@@ -212,6 +212,30 @@ def test_heads_that_lie_side_by_side_are_no_windows() -> None:
     assert block.accesses[0].map.endswith("[i1, 8i0 + r0] }")
 
 
+def _product_of(uops: list[dict[str, Any]], last: str) -> Block:
+    return only(view_of({"uops": [*uops, node("m", "MUL", last, "w"), total("s", "m", 1)]}))
+
+
+def test_a_thousand_selects_in_front_of_a_product() -> None:
+    uops, last = [port("x", 8, 8), port("w", 8, 8)], "x"
+    for step in range(1200):
+        uops.append(node(f"v{step}", "VALID", result_shape=[8, 8], lo=[0, 0], hi=[8, 3 + step % 5]))
+        uops.append(node(f"p{step}", "WHERE", f"v{step}", last, 0))
+        last = f"p{step}"
+    block = _product_of(uops, last)
+    assert block.accesses[0].map == "{ [i0, r0] -> x[i0, r0] : r0 <= 2 }"
+
+
+def test_a_ladder_of_reshapes_does_not_grow_without_bound() -> None:
+    uops, last = [port("x", 12, 10), port("w", 12, 10)], "x"
+    for step in range(20):
+        uops.append(node(f"t{step}", "PERMUTE", last, perm=[1, 0]))
+        uops.append(node(f"p{step}", "RESHAPE", f"t{step}", result_shape=[12, 10]))
+        last = f"p{step}"
+    block = _product_of(uops, last)
+    assert block.accesses[0].tensor != "x" and len(block.accesses[0].map) < 2000
+
+
 # ---- attention ----
 
 

@@ -208,7 +208,7 @@ def test_scalars_and_axes_of_one_point() -> None:
 # ---- what is not affine ----
 
 
-@pytest.mark.spec("004-031", "004-046", "004-062", "I-26")
+@pytest.mark.spec("004-031", "004-046", "004-062", "I-26", "004-008", "004-152")
 def test_a_reshape_that_divides_by_a_symbol_is_a_boundary_and_a_note() -> None:
     document = {
         "uops": [
@@ -256,6 +256,38 @@ def test_a_modulo_in_the_book_is_refused() -> None:
     error = caught.value
     assert (error.code, error.kind) == ("E1203", "MissingDivGuard")
     assert error.at == {"layer": "poly_view", "value": "y"} and "i0%4" in error.why
+
+
+def test_the_book_of_another_program_is_refused() -> None:
+    program = tinyc.load({"uops": [port("x", 8), node("y", "NEG", "x")]})
+    other = tinyc.load({"uops": [port("x", 8), node("z", "NEG", "x")]})
+    with pytest.raises(tinyc.TinycError) as caught:
+        poly_view(program, index_book(other))
+    assert (caught.value.code, caught.value.at["value"]) == ("E1304", "y")
+
+
+def test_what_is_too_much_for_isl_is_a_boundary() -> None:
+    program = tinyc.load(GEMM)
+    view = poly_view(program, index_book(program), max_operations=20)
+    assert view.blocks == () and view.edges == ()
+    assert view.boundary_values() == {"C0"} and view.boundaries[0].code == "E1301"
+
+
+def test_an_edge_that_is_too_much_for_isl_is_between_all_points() -> None:
+    program = tinyc.load(EXAMPLES / "conv3x3_s2_p1.json")
+    book = index_book(program)
+    whole = poly_view(program, book)
+    shortened = 0
+    for limit in (10_000, 20_000, 40_000, 80_000, 160_000):
+        view = poly_view(program, book, max_operations=limit)
+        for edge in view.edges:
+            (known,) = (
+                each for each in whole.edges if dataclasses.replace(each, relation=edge.relation) == edge
+            )
+            assert isl.Map(known.relation).is_subset(isl.Map(edge.relation))
+            shortened += known != edge
+        assert view.boundaries or len(view.edges) == len(whole.edges)
+    assert shortened
 
 
 # ---- texts ----

@@ -57,7 +57,7 @@ def test_documents_round_trip(name: str) -> None:
     round_trip(loaded(name))
 
 
-@pytest.mark.spec("004-067", "004-073", "I-36")
+@pytest.mark.spec("004-073", "I-36")
 def test_gemm_plays_back() -> None:
     region = loaded("gemm")
     x = integers(region)

@@ -139,6 +139,7 @@ def test_a_rule_on_one_operand_is_exact(
     check(traced(function, x=(dtype, x.shape)), {"x": x}, ruleset)
 
 
+@pytest.mark.spec("I-41")
 @pytest.mark.parametrize(
     ("ruleset", "function", "dtype"),
     [

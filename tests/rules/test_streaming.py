@@ -171,7 +171,10 @@ TRAPS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
     "a scale of minus zero": (lambda s: ((s - largest(s)) * -0.0).exp2().sum(-1), {"s": S}),
     "an infinite scale": (lambda s: ((s - largest(s)) * float("inf")).exp2().sum(-1), {"s": S}),
     "a scale that is no number": (lambda s: ((s - largest(s)) * float("nan")).exp2().sum(-1), {"s": S}),
-    "a scale that is no constant": (lambda s, c: ((s - largest(s)) * c).exp2().sum(-1), {"s": S, "c": (6, 1)}),
+    "a scale that is no constant": (
+        lambda s, c: ((s - largest(s)) * c).exp2().sum(-1),
+        {"s": S, "c": (6, 1)},
+    ),
     "scaled before by a negative": (lambda s: (s * -0.5 - largest(s) * -0.5).exp2().sum(-1), {"s": S}),
     "two scales": (lambda s: (s * 0.5 - largest(s) * 0.25).exp2().sum(-1), {"s": S}),
     "the maximum of another axis": (lambda s: (s - largest(s, 0)).exp().sum(-1), {"s": (8, 8)}),
@@ -330,7 +333,9 @@ def test_the_same_again() -> None:
     assert [kernel.region for kernel in first.kernels] == [kernel.region for kernel in second.kernels]
 
 
-@pytest.mark.parametrize("name", ["log_softmax.json", "attention_mask.json", "transformer_block.json", "layernorm.json"])
+@pytest.mark.parametrize(
+    "name", ["log_softmax.json", "attention_mask.json", "transformer_block.json", "layernorm.json"]
+)
 def test_examples_with_the_rulesets_on(name: str, eager: None) -> None:
     from test_ablation import inputs
     from test_ablation import program as example

@@ -174,10 +174,10 @@ def test_example_programs_are_near_their_bound(name: str) -> None:
 
 
 def test_a_deep_transformer_needs_no_more_than_its_bound() -> None:
-    """Hundreds of kernels: 64 blocks, naive."""
-    function, specs = models.transformer(64)
+    """Hundreds of kernels: 32 blocks, naive."""
+    function, specs = models.transformer(32)
     execution = base_program(tinyc.trace(function, **specs)).execution
-    assert len(execution.instructions) > 700 and ratio(execution) <= 1.15
+    assert len(execution.instructions) > 400 and ratio(execution) <= 1.15
 
 
 # --- memory ----------------------------------------------------------------------------------------------------

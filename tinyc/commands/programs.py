@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,21 +12,19 @@ from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.signature import signature_of
 from tinyc.settings import Settings
 
+from .compiling import FILE, compile_options, compile_source, open_source, unique, warn
 from .console import say, say_table
 from .files import array_bytes, npy_bytes, read_array, write_files
 
 if TYPE_CHECKING:
     from tinyc.compiler import Compiled
-    from tinyc.ir.tiny import Program
 
 #: the stages that hold the source of each kernel -> the suffix of its file
 SOURCES = {"llvm": "ll"}
-TARGETS = ("cpu", "sm80", "sm90", "auto")
-FILE = "a Frontend or Tiny document, or a dump of the stages region or plan"
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    options = _compile_options()
+    options = compile_options()
 
     command = subparsers.add_parser(
         "compile", parents=[options], help="compile a program and say what came out"
@@ -78,7 +75,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def compile_file(args: argparse.Namespace, settings: Settings) -> int:
     stages = args.dump or (tuple(SOURCES) if args.out else ())
-    compiled = _compile(args, args.file, partial=bool(stages) and _before_binding(stages))
+    compiled = compile_source(args, args.file, partial=bool(stages) and _before_binding(stages))
     if args.out:
         files = {
             args.out / name: text for stage in stages for name, text in _stage_files(compiled, stage).items()
@@ -89,14 +86,14 @@ def compile_file(args: argparse.Namespace, settings: Settings) -> int:
         _say_stages(compiled, stages)
     else:
         _say_kernels(compiled, settings)
-        _warn(compiled)
+        warn(compiled)
     return 0
 
 
 def run_file(args: argparse.Namespace, settings: Settings) -> int:
-    paths = _unique(args.input, "--input")
-    opened = _open(args.file)
-    compiled = _compile(args, args.file, opened, partial=True) if isinstance(opened, dict) else None
+    paths = unique(args.input, "--input")
+    opened = open_source(args.file)
+    compiled = compile_source(args, args.file, opened, partial=True) if isinstance(opened, dict) else None
     signature = compiled.signature if compiled else signature_of(opened)  # type: ignore[arg-type]
     types = {argument.name: argument for argument in signature.inputs}
     if unknown := sorted(set(paths) - set(types)):
@@ -112,9 +109,9 @@ def run_file(args: argparse.Namespace, settings: Settings) -> int:
         raise TinycError("Usage", why, "name the output file .npz", {"file": args.output})
 
     arrays = {name: read_array(Path(path), types[name].dtype) for name, path in paths.items()}
-    compiled = compiled or _compile(args, args.file, opened, partial=True)
+    compiled = compiled or compile_source(args, args.file, opened, partial=True)
     result = compiled.playback(**arrays) if args.playback else compiled(**arrays)
-    _warn(compiled)
+    warn(compiled)
     values = result if isinstance(result, tuple) else (result,)
     outputs = {argument.name: value for argument, value in zip(signature.outputs, values, strict=True)}
     if args.output is not None:
@@ -129,7 +126,7 @@ def run_file(args: argparse.Namespace, settings: Settings) -> int:
 
 def report_file(args: argparse.Namespace, settings: Settings) -> int:
     files = [file for file in (args.file, args.other) if file is not None]
-    reports = [_compile(args, file, profile=args.profile).report for file in files]
+    reports = [compile_source(args, file, profile=args.profile).report for file in files]
     if args.json:
         texts = [report.to_json() for report in reports]
         say(texts[0] if args.other is None else "[" + ",\n".join(texts) + "]")
@@ -144,56 +141,14 @@ def report_file(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def dump_file(args: argparse.Namespace, settings: Settings) -> int:
-    _say_stages(_compile(args, args.file, partial=_before_binding(args.stage)), args.stage)
+    _say_stages(compile_source(args, args.file, partial=_before_binding(args.stage)), args.stage)
     return 0
-
-
-def _open(file: str) -> Program | dict[str, Any]:
-    """A Program, or the document of a dump to go on from."""
-    from tinyc.frontend.load import program_of, read_document
-    from tinyc.resume import is_dump
-
-    document = read_document(Path(file))
-    return document if is_dump(document) else program_of(document, Path(file))
-
-
-def _compile(
-    args: argparse.Namespace,
-    file: str,
-    opened: Program | dict[str, Any] | None = None,
-    partial: bool = False,
-    profile: bool = False,
-) -> Compiled:
-    """``file`` compiled with the options given. ``partial``: symbols may wait for the arrays of the first call."""
-    import tinyc
-    from tinyc.frontend.load import naming
-
-    opened = _open(file) if opened is None else opened
-    shapes = _unique(args.shape, "--shape")
-    if not isinstance(opened, dict):
-        _check_shapes(file, opened.symbols, shapes, partial)
-    with naming(Path(file) if isinstance(opened, dict) else None):
-        return tinyc.optimize_and_compile(
-            opened, args.target, shapes, args.rules, args.without, args.also, profile=profile
-        )
 
 
 def _before_binding(stages: Collection[str]) -> bool:
     from tinyc.stages import OF_PROGRAM
 
     return set(stages) <= OF_PROGRAM
-
-
-def _check_shapes(file: str, symbols: tuple[str, ...], shapes: Mapping[str, int], partial: bool) -> None:
-    if unknown := sorted(set(shapes) - set(symbols)):
-        why = f"the program has no symbol {', '.join(unknown)}"
-        known = f"its symbols are {', '.join(symbols)}" if symbols else "it has none: leave --shape out"
-        raise TinycError("UnboundSymbol", why, known, {"file": file})
-    unbound = [symbol for symbol in symbols if symbol not in shapes]
-    if unbound and not partial:
-        why = f"the sizes of {', '.join(unbound)} are not known"
-        suggestion = "add " + " ".join(f"--shape {symbol}=64" for symbol in unbound)
-        raise TinycError("UnboundSymbol", why, suggestion, {"file": file})
 
 
 def _stage_files(compiled: Compiled, stage: str) -> dict[str, str]:
@@ -228,11 +183,6 @@ def _say_kernels(compiled: Compiled, settings: Settings) -> None:
     say_table(headers, rows, settings.color)
 
 
-def _warn(compiled: Compiled) -> None:
-    for warning in compiled.report.warnings:
-        print(f"tinyc: {warning.severity}: {warning}", file=sys.stderr)
-
-
 def _compared(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return [(key, f"{value:g}", f"{second[key]:g}") for key, value in first.items() if key in second]
 
@@ -241,29 +191,6 @@ def _head(value: Any) -> str:
     """The first elements of an array, for a glance."""
     flat = value.reshape(-1)[:4]
     return " ".join(f"{element}" for element in flat.tolist()) + (" …" if value.size > 4 else "")
-
-
-def _compile_options() -> argparse.ArgumentParser:
-    options = argparse.ArgumentParser(add_help=False)
-    group = options.add_argument_group("how to compile")
-    group.add_argument("--target", choices=TARGETS, default="cpu", help="default: cpu")
-    group.add_argument(
-        "--shape", metavar="M=150", type=_binding, action="append", default=[], help="the size of a symbol"
-    )
-    group.add_argument("--rules", metavar="F", action="append", default=[], help="a rule file or folder more")
-    group.add_argument("--without", metavar="R", action="append", default=[], help="leave out a ruleset")
-    group.add_argument(
-        "--also", metavar="R", action="append", default=[], help="add one that is off by default"
-    )
-    return options
-
-
-def _unique(pairs: list[tuple[str, Any]], option: str) -> dict[str, Any]:
-    """The pairs as a mapping; a name given twice is a mistake, not a choice."""
-    names = [name for name, _ in pairs]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise TinycError("Usage", f"{option} names {', '.join(twice)} twice", "give each name once")
-    return dict(pairs)
 
 
 def _stages(text: str) -> tuple[str, ...]:
@@ -275,13 +202,6 @@ def _stages(text: str) -> tuple[str, ...]:
             f"no stage {', '.join(map(repr, unknown))}; there are {', '.join(STAGES)}"
         )
     return tuple(stage for stage in STAGES if stage in wanted)
-
-
-def _binding(text: str) -> tuple[str, int]:
-    name, equals, size = text.partition("=")
-    if not (name and equals and size.isascii() and size.isdigit() and len(size) <= 19 and int(size) >= 1):
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form SYMBOL=SIZE with SIZE an integer >= 1")
-    return name, int(size)
 
 
 def _named_file(text: str) -> tuple[str, str]:

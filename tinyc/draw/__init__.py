@@ -6,7 +6,8 @@ What enters: a Program, an Extracted, chosen classes. What leaves: text. Nothing
 from __future__ import annotations
 
 from .classes import draw_classes
+from .drawing import LIMIT
 from .program import draw_program
 from .regions import draw_regions
 
-__all__ = ["draw_classes", "draw_program", "draw_regions"]
+__all__ = ["LIMIT", "draw_classes", "draw_program", "draw_regions"]

@@ -133,9 +133,10 @@ class _Derivation:
             return link
         if node.uop in MOVEMENT:
             thin = [size == 1 and node.uop != "PAD" for size in self.shape(link.source)]
-            index = tuple(
+            short = tuple(
                 lit(0) if one else simplify(entry, sizes) for entry, one in zip(index, thin, strict=True)
             )
+            index = short if _readable(short) else index
         direct = Link(link.source, index)
         if link.source not in self.moves:
             return direct
@@ -144,12 +145,9 @@ class _Derivation:
             return Link(base, inner)
         key = (inner, index, tuple(sizes.items()))
         if key not in self.composed:
-            values = {f"i{number}": entry for number, entry in enumerate(index)}
-            found = tuple(simplify(put(entry, values), sizes) for entry in inner)
-            limit = max(MAX_OPERATIONS, sum(map(operations, index)))
-            self.composed[key] = found if sum(map(operations, found)) <= limit else None
-        short = self.composed[key]
-        return direct if short is None else Link(base, short)
+            self.composed[key] = _through(inner, index, sizes)
+        found = self.composed[key]
+        return direct if found is None else Link(base, found)
 
     def bounds(self, node: Node) -> Bounds:
         """The box in which a PAD has its operand, or a VALID is true; nothing for other nodes."""
@@ -181,6 +179,24 @@ class _Derivation:
             except (NonAffine, TooComplex):
                 self.cuts[shape, bounds] = None
         return self.cuts[shape, bounds]
+
+
+def _through(inner: tuple[Affine, ...], index: tuple[Affine, ...], sizes: Sizes) -> tuple[Affine, ...] | None:
+    """``inner``, a map over ``i0, i1, …``, at ``index``; None where that is too long."""
+    limit = max(MAX_OPERATIONS, sum(map(operations, index)))
+    if sum(map(operations, inner)) > limit:
+        return None
+    values = {f"i{number}": entry for number, entry in enumerate(index)}
+    found = tuple(simplify(put(entry, values), sizes) for entry in inner)
+    return found if sum(map(operations, found)) <= limit and _readable(found) else None
+
+
+def _readable(index: tuple[Affine, ...]) -> bool:
+    """Whether every entry has a text that can be read again: their length and depth are limited."""
+    try:
+        return all(dims.parse(text(entry)) is not None for entry in index)
+    except dims.DimError:
+        return False
 
 
 def _repeated(shape: Shape, links: list[Link], bounds: Bounds) -> set[int]:

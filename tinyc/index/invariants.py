@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tinyc.ir import dims
 from tinyc.ir.diagnostics import Diagnostic, TinycError, show
-from tinyc.ir.index import Affine, affine
+from tinyc.ir.index import Affine, affine, lit
 from tinyc.ir.tiny import Dim, Node, Program
 from tinyc.ir.verify import MAX_PIECES
 
@@ -233,9 +233,8 @@ def _check_text(info: IndexInfo, found: str) -> None:
 
 
 def _inside(entry: str, size: Dim, sizes: Sizes, domain: Constraints, symbols: tuple[str, ...]) -> bool:
-    """Whether 0 <= entry < size everywhere; of symbolic sizes: for at least one binding that is possible, since
-    binding checks again. Intervals decide what they can, isl the rest; what is too much for isl is let pass, and was
-    proven when the program was verified."""
+    """Whether 0 <= entry < size everywhere. Intervals decide what they can, isl the rest. Of symbolic sizes only what
+    is wrong for all of them is: binding checks again."""
     index = whole_affine(entry)
     assert index is not None, "its value is affine"
     shifted, values = dict(sizes), {}
@@ -249,22 +248,45 @@ def _inside(entry: str, size: Dim, sizes: Sizes, domain: Constraints, symbols: t
     least, most = interval(short, shifted)
     if least is not None and least >= 0 and most is not None and isinstance(size, int) and most < size:
         return True
+    concerned = [size, *(shifted.get(name, name) for name in short.axes())]
+    if any(isinstance(each, str) for each in concerned):
+        return not _always_outside(short, size, shifted)
     return _inside_by_isl(index, size, sizes, domain, symbols)
+
+
+def _always_outside(index: Affine, size: Dim, sizes: Sizes) -> bool:
+    """Whether, for all values of the symbols, ``index`` is outside at the corner where it is least or greatest."""
+    end = whole_affine(size)
+    ends = {name: whole_affine(dims.sub(each, 1)) for name, each in sizes.items()}
+    signs = {atom: coef for coef, atom in index.terms if isinstance(atom, str)}
+    if end is None:
+        return False
+    for up in (1, -1):
+        corner = {
+            name: last if signs.get(name, up) * up > 0 else lit(0)
+            for name, last in ends.items()
+            if last is not None
+        }
+        if set(ends) - set(corner):
+            return False
+        value = put(index, corner)
+        low, high = interval(value - end, {})[0], interval(value, {})[1]
+        if (low is not None and low >= 0) or (high is not None and high < 0):
+            return True
+    return False
 
 
 def _inside_by_isl(
     index: Affine, size: Dim, sizes: Sizes, domain: Constraints, symbols: tuple[str, ...]
 ) -> bool:
+    """What is too much for isl is let pass; it was proven when the program was verified."""
     from .sets import NonAffine, TooComplex, Workspace
 
     names = sizes if domain else {name: sizes[name] for name in sizes if name in index.axes()}
     try:
         points = Workspace(symbols).box(names)
         points = points.intersect(_constrained(points, domain))
-        outside = points.where(index, None, 0).union(points.where(index, size))
-        if outside.is_empty():
-            return True
-        return bool(symbols) and not outside.project(()).contains(points.project(()))
+        return points.where(index, None, 0).union(points.where(index, size)).is_empty()
     except (NonAffine, TooComplex):
         return True
 

@@ -130,16 +130,17 @@ def _product(walk: Walk, id: str, sizes: Mapping[str, Dim]) -> Point | None:
 
 
 def _load(walk: Walk, start: Point, sizes: Mapping[str, Dim]) -> Load | None:
-    """What is read from memory at ``start``, through widening casts and zero-filled selects."""
-    point = walk.same(start, sizes)
-    if point is None:
-        return None
-    below, guards = _inner(walk, point, sizes)
-    load = None if below is None else _load(walk, below, sizes)
-    if load is not None:
-        return Load(load.tensor, load.index, (*guards, *load.guards), (point.id, *load.absorbed))
-    if walk.stored(point.id) or not walk.scop(point.id):
-        return Load(point.id, point.index, (), ())
+    """What is read from memory at ``start``, through widening casts and zero-filled selects: the innermost value that is
+    stored."""
+    passed: list[tuple[Point, tuple[Guard, ...]]] = []
+    below: Point | None = start
+    while below is not None and (point := walk.same(below, sizes)) is not None:
+        below, guards = _inner(walk, point, sizes)
+        passed.append((point, guards))
+    for depth, (point, _) in reversed(list(enumerate(passed))):
+        if walk.stored(point.id) or not walk.scop(point.id):
+            held = tuple(guard for _, guards in passed[:depth] for guard in guards)
+            return Load(point.id, point.index, held, tuple(each.id for each, _ in passed[:depth]))
     return None
 
 

@@ -14,7 +14,7 @@ from tinyc.ir.tiny import Dim
 
 from .dependences import Kind, Statement, dependences
 from .domain import Constraints, sides
-from .sets import IntMap, IntSet, Workspace
+from .sets import MAX_OPERATIONS, IntMap, IntSet, TooComplex, Workspace
 from .walk import Guard
 
 Axes = tuple[tuple[str, Dim], ...]
@@ -48,10 +48,13 @@ class Draft:
 class Texts:
     """Spells drafts. ``spelled``: what stands in texts for the names of symbols and tensors."""
 
-    def __init__(self, symbols: Sequence[str], spelled: Mapping[str, str]) -> None:
+    def __init__(
+        self, symbols: Sequence[str], spelled: Mapping[str, str], max_operations: int = MAX_OPERATIONS
+    ) -> None:
         self.symbols = tuple(symbols)
         self.spelled = spelled
         self._symbols = {name: spelled[name] for name in symbols}
+        self.max_operations = max_operations
         self._domains: dict[Any, tuple[str, tuple[str, ...]]] = {}
         self._maps: dict[Any, str] = {}
         self._edges: dict[Any, tuple[tuple[Kind, str], ...]] = {}
@@ -100,7 +103,10 @@ class Texts:
         places = tuple((reading.index, reading.guards) for reading in reads)
         key = source.axes, source.write, target.axes, places, itself
         if key not in self._edges:
-            self._edges[key] = self._relations(source, target, reads)
+            try:
+                self._edges[key] = self._relations(source, target, reads)
+            except TooComplex:
+                self._edges[key] = self._everything(source, target)
         names = {SOURCE: self.spelled[source.name], TARGET: self.spelled[target.name]}
         if itself:
             names[SOURCE] = names[TARGET]
@@ -126,9 +132,18 @@ class Texts:
             if (each.source == each.target) == (source is target)
         )
 
+    def _everything(self, source: Draft, target: Draft) -> tuple[tuple[Kind, str], ...]:
+        """Between all points, which is never too few: what isl could not compute in time."""
+        first = ", ".join(name for name, _ in source.axes)
+        second = ", ".join(f"{name}'" for name, _ in target.axes)
+        head = f"[{', '.join(self._symbols.values())}] -> " if self.symbols else ""
+        text = f"{head}{{ {SOURCE}[{first}] -> {TARGET}[{second}] }}"
+        kinds: tuple[Kind, ...] = ("true", "anti", "output") if source is target else ("true",)
+        return tuple((kind, text) for kind in kinds)
+
     def _workspace(self) -> Workspace:
         """A new one per text: each may take isl as long as any other."""
-        return Workspace(self.symbols, spelled=self._symbols)
+        return Workspace(self.symbols, self.max_operations, self._symbols)
 
 
 def _part(box: IntSet, constraints: Constraints) -> IntSet:

@@ -24,7 +24,7 @@ from .book import IndexBook
 from .patterns import Contraction, Load, contractions
 from .polytext import Draft, Reading, Texts
 from .ranges import whole_affine
-from .sets import NonAffine, TooComplex
+from .sets import MAX_OPERATIONS, NonAffine, TooComplex
 from .spelling import aliases, spellings
 from .walk import Point, Walk
 
@@ -89,18 +89,20 @@ class PolyView:
         return frozenset(note.at["value"] for note in self.boundaries)
 
 
-def poly_view(program: Program, book: IndexBook) -> PolyView:
-    """The view of ``program``, whose index book is ``book``. Sizes are integers or symbols.
+def poly_view(program: Program, book: IndexBook, max_operations: int = MAX_OPERATIONS) -> PolyView:
+    """The view of ``program``, whose index book is ``book``. Sizes are integers or symbols. A block of which one text takes
+    isl more than ``max_operations`` is a boundary; an edge that does is given between all points of its blocks.
 
-    Raises TinycError MissingDivGuard for an access that still holds a ``%``.
+    Raises TinycError MissingDivGuard for an access that still holds a ``%``, AxisAlignmentMismatch for another program's
+    book.
     """
-    _check_divisions(book)
+    _check_book(program, book)
     walk = Walk(program, book)
     found = contractions(walk)
     groups = attentions(walk, found)
     wanted, boundaries = _wanted(walk, found)
     spelled = spellings((*program.symbols, *(node.id for node in program.nodes)))
-    texts = Texts(program.symbols, spelled)
+    texts = Texts(program.symbols, spelled, max_operations)
     roles = _roles(groups)
     drafts: dict[str, Draft] = {}
     blocks: list[Block] = []
@@ -131,7 +133,18 @@ def attention(view: PolyView) -> tuple[Attention, ...]:
     return view.attention
 
 
-def _check_divisions(book: IndexBook) -> None:
+def _check_book(program: Program, book: IndexBook) -> None:
+    known = {node.id for node in program.nodes}
+    wanted = [id for id in known if id not in book.values]
+    wanted += [access.value_id for info in book.values.values() for access in info.inputs]
+    strange = sorted({id for id in wanted if id not in book.values or id not in known})
+    if strange:
+        raise TinycError(
+            "AxisAlignmentMismatch",
+            f"the IndexBook is not that of the program: {', '.join(strange[:5])}",
+            "derive the book from this program",
+            at={"layer": LAYER, "value": strange[0]},
+        )
     for info in book.values.values():
         for access in info.inputs:
             if any("%" in text for text in access.map):

@@ -149,7 +149,7 @@ def operations(index: Affine) -> int:
 @functools.lru_cache(maxsize=4096)
 def text(index: Affine) -> str:
     """In the notation and normal form of ``tinyc.ir.dims``. Pure, so the cache is only a matter of speed."""
-    return plain(index) or str(dims.parse(str(index)))
+    return plain(index) or str(dims.from_affine(index))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -36,6 +36,9 @@ Index = Affine | Dim
 MAX_OPERATIONS = 20_000_000
 """isl's count of elementary steps; about a second."""
 
+MAX_DIVISIONS = 12
+"""In one index. isl's effort grows exponentially with them: 0.2 s for 10, 16 s for 18."""
+
 
 class TooComplex(Exception):
     """isl took more than the workspace's ``max_operations``."""
@@ -107,7 +110,8 @@ class Workspace:
             return IntMap(self, domain, tuple(f"a{number}" for number in range(len(index))), tensor, found)
 
     def spell(self, index: Index, names: Names) -> str:
-        """The isl text of an index over ``names`` and the parameters. Raises NonAffine."""
+        """The isl text of an index over ``names`` and the parameters. Raises NonAffine; TooComplex where reading the
+        text would take isl minutes, which its count of operations does not see."""
         from tinyc.ir.dims import DimError, to_affine
 
         if isinstance(index, str):
@@ -117,7 +121,10 @@ class Workspace:
                 raise NonAffine(str(error)) from None
         if isinstance(index, int):
             return str(index)
-        return self._affine(index, names)
+        text = self._affine(index, names)
+        if text.count("floor") > MAX_DIVISIONS:
+            raise TooComplex(f"{index} has more than {MAX_DIVISIONS} divisions")
+        return text
 
     def _affine(self, index: Affine, names: Names) -> str:
         parts = [str(index.const)]

@@ -14,7 +14,8 @@ from tinyc.ir.index import Affine, axis
 from tinyc.ir.tiny import ELEMENTWISE, MOVEMENT, Dim, Imm, Node, Program
 
 from .book import NON_SCOP, IndexBook, IndexInfo
-from .ranges import interval, simplify, whole_affine
+from .derive import MAX_OPERATIONS
+from .ranges import interval, operations, simplify, whole_affine
 from .sets import NonAffine, TooComplex, Workspace
 
 Index = tuple[Affine, ...]
@@ -191,7 +192,7 @@ class Walk:
                     return None
             elif node.uop in MOVEMENT or self._idle(node):
                 step = self.follow(point, 0, sizes)
-                if step is None:
+                if step is None or _long(step.index) > max(MAX_OPERATIONS, _long(point.index)):
                     return point
             else:
                 return point
@@ -223,11 +224,11 @@ class Walk:
         return frozenset(found)
 
     def stored(self, id: str) -> bool:
-        """Whether a kernel may read the value from memory: an input, a reduction, elementwise work that is solid (a cast
-        to fp32 is not work)."""
+        """Whether a kernel may read the value at hand from memory: an input, a reduction, elementwise work that is solid (a
+        cast to fp32 is not work)."""
         node = self.node(id)
-        if node.uop in ("INPUT", "REDUCE"):
-            return True
+        if node.uop in ("INPUT", "REDUCE") or (node.uop in MOVEMENT and node.uop != "PAD"):
+            return True  # movement that is not composed any further is copied
         if node.uop == "CAST" and node.arg["to"] is DType.FP32:
             return False
         return node.uop in ELEMENTWISE and id in self.solid
@@ -258,17 +259,22 @@ class Walk:
 
     def free(self, point: Point, sizes: Mapping[str, Dim]) -> frozenset[str]:
         """The axes on which the value at ``point`` depends."""
-        inner = self.same(point, sizes)
-        if inner is None:
-            return frozenset()
-        node = self.node(inner.id)
-        if not self.scop(inner.id) or node.uop not in ("PAD", "CAST"):
-            return self._axes_of(inner, self.depends)
-        below = self.follow(inner, 0, sizes)
-        if below is None:
-            return self._axes_of(inner, self.depends)
-        found = self.free(below, sizes)
-        if node.uop == "PAD":
-            cut = [guard for guard in self.guards(inner) if self.decided(guard, sizes) is None]
-            found = found.union(*(guard.index.axes() for guard in cut))
-        return found & inner.axes()
+        passed: list[tuple[frozenset[str], frozenset[str]]] = []
+        found: frozenset[str] = frozenset()
+        below: Point | None = point
+        while below is not None and (inner := self.same(below, sizes)) is not None:
+            uop = self.node(inner.id).uop
+            below = self.follow(inner, 0, sizes) if uop in ("PAD", "CAST") and self.affine(inner.id) else None
+            if below is None:
+                found = self._axes_of(inner, self.depends)
+            else:
+                guards = self.guards(inner) if uop == "PAD" else ()
+                cut = (guard for guard in guards if self.decided(guard, sizes) is None)
+                passed.append((inner.axes(), frozenset().union(*(guard.index.axes() for guard in cut))))
+        for axes, conditions in reversed(passed):
+            found = (found | conditions) & axes
+        return found
+
+
+def _long(index: Index) -> int:
+    return sum(map(operations, index))

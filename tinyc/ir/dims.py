@@ -151,6 +151,11 @@ def to_affine(text: str | int) -> Affine:
     return _affine(_of(text))
 
 
+def from_affine(index: Affine) -> Dim:
+    """The canonical expression of an Affine. Raises DimError beyond the limits."""
+    return _dim(_of_affine(index))
+
+
 # --- normal form ---------------------------------------------------------------------------------------------
 
 
@@ -207,7 +212,15 @@ def _floordiv(num: Poly, den: int) -> Poly:
         inner = monomial[0]
         shifted = _add(inner.num, _number(inner.den * sum(c for _, c in others)))
         return _add(whole, _floordiv(shifted, inner.den * den))
+    if _size(rest) > MAX_TERMS:  # 3*x//2 is x+x//2, so a chain of divisions can double at each step
+        raise DimError(f"divisions of more than {MAX_TERMS} terms")
     return _add(whole, Poly((((Floor(rest, den),), 1),)))
+
+
+def _size(poly: Poly) -> int:
+    """The number of terms, those within divisions too. A division is only made where this is small."""
+    inner = (_size(factor.num) for term, _ in poly.terms for factor in term if isinstance(factor, Floor))
+    return len(poly.terms) + sum(inner)
 
 
 def _replace(poly: Poly, bindings: Mapping[str, Dim]) -> Poly:
@@ -230,6 +243,17 @@ def _names(poly: Poly) -> set[str]:
         for factor in monomial:
             found |= {factor} if isinstance(factor, str) else _names(factor.num)
     return found
+
+
+def _of_affine(index: Affine) -> Poly:
+    total = _number(index.const)
+    for coef, atom in index.terms:
+        if isinstance(atom, str):
+            part = Poly((((atom,), 1),))
+        else:
+            part = _floordiv(_of_affine(atom.num), atom.den)
+        total = _add(total, _mul(_number(coef), part))
+    return total
 
 
 def _affine(poly: Poly) -> Affine:

@@ -1,8 +1,8 @@
 """Region Buffer SSA (document 004 §6): one Region is one kernel; inside it only values, its outputs in memory.
 
 A Region is a flat list of ``lets`` in dependence order. A let names a value of given dtype at one point of the
-axes it depends on; an axis is one of ``iters`` or is bound by exactly one Reduce. Axis names are unique within
-the Region. A let used inside a Reduce's body may depend on that Reduce's axes.
+axes it depends on; an axis is one of ``iters`` or is bound by exactly one Reduce (Streams over one score may share
+theirs). Axis names are unique within the Region. A let used inside a Reduce's body may depend on that Reduce's axes.
 
 Every arithmetic value is computed in fp32 (i32: wrapping 32-bit) and rounded to its let's dtype.
 

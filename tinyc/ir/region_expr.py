@@ -12,29 +12,44 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .args import NON_FINITE
-from .diagnostics import TinycError, show
+from .diagnostics import show
 from .dtypes import DType, from_bits
 from .explicit import is_loadable, is_positional, occurring
 from .index import Affine
 from .infer import computes
-from .region import Axis, Binary, Cast, Const, Let, MemRef, Read, Reduce, Select, Stream, Unary, Value, Within
+from .region import (
+    Axis,
+    Binary,
+    Cast,
+    Const,
+    Let,
+    MemRef,
+    Read,
+    Reduce,
+    Select,
+    Stream,
+    Unary,
+    Value,
+    Within,
+    operands,
+)
 from .region_fields import (
     anonymous_name,
     bit_pattern,
+    check_init,
     check_keys,
     constant_bits,
     dtype_or_none,
-    neutral,
     operation,
     read_dtype,
     refused,
 )
 from .region_index import is_guard, read_guards, read_index
-from .region_meet import Operand, Place, meet, peek_dtype, widened
+from .region_meet import Operand, Place, meet, peek_dtype, transposed, widened
 from .tiny import BINARY, COMPARE, REDUCE_OPS, UNARY
 
 LOG2E = 1.4426950408889634
-#: what changes bits but no value: narrower dtypes whose values the wider one holds
+#: the dtypes that hold every value of a narrower one (I-08)
 WIDER = {DType.FP16: (DType.FP32,), DType.BF16: (DType.FP32,)}
 
 
@@ -78,8 +93,8 @@ class ExprReader:
             raise refused(path, why, "insert a cast, or leave dtype out", "DTypeMismatch")
 
     def emit(self, dtype: DType, value: Value, axes: tuple[Place, ...], name: str | None = None) -> Operand:
-        positional = {each for each in self._uses(value) if self.known[each].positional}
-        loadable = {each for each in self._uses(value) if self.known[each].loadable}
+        positional = {each for each in operands(value) if self.known[each].positional}
+        loadable = {each for each in operands(value) if self.known[each].loadable}
         let = name or anonymous_name(len(self.lets), self.given)
         self.lets.append(Let(let, dtype, value))
         made = Operand(
@@ -91,16 +106,6 @@ class ExprReader:
         )
         self.known[let] = made
         return made
-
-    def _uses(self, value: Value) -> tuple[str, ...]:
-        match value:
-            case Cast(x):
-                return (x,)
-            case Binary(_, x, y):
-                return (x, y)
-            case Select(cond, then, other):
-                return (cond, then, other)
-        return ()
 
     # ---- operands ----
 
@@ -319,7 +324,7 @@ class ExprReader:
                 path, f"{op} cannot accumulate in bool", "use i32 or a float dtype", "DTypeMismatch"
             )
         if "init" in given:
-            self._check_init(given["init"], op, dtype, f"{path}.init")
+            check_init(given["init"], op, dtype, f"{path}.init")
         body = self._body(given["body"], op, dtype, f"{path}.body")
         if body.dtype is not dtype:
             why = f"it accumulates {body.dtype} elements in {dtype}"
@@ -335,29 +340,16 @@ class ExprReader:
             return self.operand(value, path, dtype)
         if dtype not in WIDER.get(self.peek(value) or dtype, ()):
             return self.operand(value, path, dtype)
-        operands = []
+        found = []
         for number, each in enumerate(parts):
             part = self.operand(each, f"{path}.mul[{number}]", self.peek(value))
             if dtype in WIDER.get(part.dtype, ()):
                 part = self.emit(dtype, Cast(part.let), part.axes)
-            operands.append(part)
-        x, y = operands
+            found.append(part)
+        x, y = found
         if x.dtype is not y.dtype:
             raise refused(path, f"its operands are {x.dtype} and {y.dtype}", "insert a cast", "DTypeMismatch")
-        return self.emit(x.dtype, Binary("MUL", x.let, y.let), self.meet(operands, path))
-
-    def _check_init(self, value: object, op: str, dtype: DType, path: str) -> None:
-        wanted = neutral(op, dtype)
-        try:
-            bits = constant_bits(value, dtype, path)
-        except TinycError as error:
-            why = f"init {show(value)} has no counterpart in {dtype}"
-            suggestion = f"use {wanted!r}, the neutral element, or leave init out"
-            raise refused(path, why, suggestion, "NeutralInvalid") from error
-        if from_bits(bits, dtype) != wanted:
-            why = f"init {show(value)} is not {wanted!r}, the neutral element of {op.lower()} in {dtype}"
-            suggestion = "leave init out, and combine another start value with the result"
-            raise refused(path, why, suggestion, "NeutralInvalid")
+        return self.emit(x.dtype, Binary("MUL", x.let, y.let), self.meet(found, path))
 
     def _stream(self, given: dict[str, Any], path: str, name: str | None) -> Operand:
         check_keys(given, path, ("axes", "score", "weight", "scale"), ("dtype",))
@@ -409,14 +401,7 @@ class ExprReader:
     def _transpose(self, given: dict[str, Any], path: str, name: str | None) -> Operand:
         check_keys(given, path, ("operand", "permutation"))
         x = self.operand(given["operand"], f"{path}.operand")
-        order = given["permutation"]
-        whole = isinstance(order, list) and all(type(each) is int for each in order)
-        if not whole or sorted(order) != list(range(len(x.axes))):
-            why = f"{show(order)} is no permutation of {len(x.axes)} axes"
-            raise refused(
-                f"{path}.permutation", why, "name every axis of the operand once", "InvalidPermutation"
-            )
-        return self._seen(x, tuple(x.axes[place] for place in order), name)
+        return self._seen(x, transposed(x, given["permutation"], f"{path}.permutation"), name)
 
     def _seen(self, x: Operand, axes: tuple[Place, ...], name: str | None) -> Operand:
         """``x`` over other axes: a view is no let of its own, its name is another one for ``x``."""

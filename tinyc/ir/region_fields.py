@@ -8,7 +8,7 @@ from typing import Any
 
 from .args import NON_FINITE
 from .diagnostics import TinycError, show
-from .dtypes import DType, parse_dtype, to_bits
+from .dtypes import DType, from_bits, parse_dtype, to_bits
 
 ALIASES = {"div": "FDIV"}
 
@@ -99,6 +99,21 @@ def constant_bits(value: object, dtype: DType, path: str) -> int:
         why = f"the constant {show(value)} has no counterpart in {dtype}"
         raise refused(path, why, f"use a value of {dtype}", "DTypeMismatch")
     return to_bits(value, dtype)  # type: ignore[arg-type]
+
+
+def check_init(value: object, op: str, dtype: DType, path: str) -> None:
+    """Raises TinycError NeutralInvalid where a reduction would not start from its neutral element."""
+    wanted = neutral(op, dtype)
+    try:
+        bits = constant_bits(value, dtype, path)
+    except TinycError as error:
+        why = f"init {show(value)} has no counterpart in {dtype}"
+        suggestion = f"use {wanted!r}, the neutral element, or leave init out"
+        raise refused(path, why, suggestion, "NeutralInvalid") from error
+    if from_bits(bits, dtype) != wanted:
+        why = f"init {show(value)} is not {wanted!r}, the neutral element of {op.lower()} in {dtype}"
+        suggestion = "leave init out, and combine another start value with the result"
+        raise refused(path, why, suggestion, "NeutralInvalid")
 
 
 def operation(op: object) -> str:

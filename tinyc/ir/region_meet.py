@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .diagnostics import TinycError, show_shape
+from .diagnostics import TinycError, show, show_shape
 from .dtypes import DType
 from .region import MemRef
 from .region_fields import dtype_or_none, operation, refused
@@ -114,6 +114,15 @@ def widened(x: Operand, shape: Sequence[int], places: object, path: str) -> tupl
     for place, axis in zip(places, x.axes, strict=True):
         wide[place] = axis
     return tuple(wide)
+
+
+def transposed(x: Operand, order: object, path: str) -> tuple[Place, ...]:
+    """The axes of ``x`` in another order. Raises TinycError InvalidPermutation."""
+    whole = isinstance(order, list) and all(type(each) is int for each in order)
+    if not isinstance(order, list) or not whole or sorted(order) != list(range(len(x.axes))):
+        why = f"{show(order)} is no permutation of {len(x.axes)} axes"
+        raise refused(path, why, "name every axis of the operand once", "InvalidPermutation")
+    return tuple(x.axes[place] for place in order)
 
 
 def check_stored(x: Operand, iters: Sequence[Place], path: str) -> None:

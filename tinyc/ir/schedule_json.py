@@ -122,6 +122,10 @@ def plan_from_json(data: object, path: str = "plan") -> Plan:
     roles = _maybe(given, "contraction", path, _contraction)
     tiled = tile is not None or roles is not None
     algo = _maybe(given, "algo", path, _one_of(ALGOS)) or ("contraction" if tiled else "loops")
+    if algo == "loops" and tile is not None and (tile[0], tile[2]) != (1, 1):
+        refuse(
+            f"{path}.tile", "loops have no rows and no depth", "give [1, points, 1], or plan a contraction"
+        )
     if algo == "loops" and roles is not None:
         refuse(f"{path}.contraction", "the algo is loops", 'give algo "contraction", or leave it out')
     return Plan(
