@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tinyc.ir.diagnostics import TinycError
-from tinyc.ir.resources import CPU, Limits
+from tinyc.ir.resources import CPU, LIMITS, Limits
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ TABLE: Mapping[str, Hardware] = MappingProxyType(
             bandwidth=2.039e12,
             launch=3e-6,
             value=5e-9,
-            limits=Limits("sm80", smem_bytes=163 << 10),
+            limits=LIMITS["sm80"],
         ),
         "sm90": Hardware(
             "sm90",
@@ -50,7 +50,7 @@ TABLE: Mapping[str, Hardware] = MappingProxyType(
             bandwidth=3.35e12,
             launch=3e-6,
             value=5e-9,
-            limits=Limits("sm90", smem_bytes=227 << 10),
+            limits=LIMITS["sm90"],
         ),
     }
 )

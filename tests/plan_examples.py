@@ -8,7 +8,7 @@ from typing import Any
 from tinyc.ir.dtypes import DType
 from tinyc.ir.index import axis
 from tinyc.ir.region import Axis, Binary, Cast, Layout, Let, MemRef, Read, Reduce, Region, Unary, Yield
-from tinyc.ir.resources import CPU, Limits
+from tinyc.ir.resources import CPU, LIMITS
 
 REFERENCE: dict[str, Any] = {
     "tile": [128, 64, 64],
@@ -30,8 +30,7 @@ REFERENCE: dict[str, Any] = {
     "barrier_model": "cp_async_group",
 }
 
-SM80 = Limits("sm80", smem_bytes=163 << 10)
-SM90 = Limits("sm90", smem_bytes=227 << 10)
+SM80, SM90 = LIMITS["sm80"], LIMITS["sm90"]
 MACHINES = {"sm80": SM80, "sm90": SM90, "cpu": CPU}
 
 

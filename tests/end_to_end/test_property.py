@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from random_programs import Maker, agree, random_inputs
 
 import tinyc
-from tinyc.codegen.playback import evaluate_region
+from tinyc.codegen.playback import play
 from tinyc.egraph.rulefiles import load_rules
 from tinyc.extract.base import base_program
+from tinyc.index.bounds import unguarded
 from tinyc.ir.evaluate import evaluate
-from tinyc.ir.plan import Extracted
+from tinyc.ir.explicit import ccon1_fault, explicit
 from tinyc.ir.tiny import BINARY, COMPARE, UNARY, Program
 from tinyc.runtime.cpu import Executable
 
@@ -57,6 +58,10 @@ def check_programs(count: int, part: int) -> Tally:
         program = tinyc.load(document)
         compiled = tinyc.optimize_and_compile(program)
         compare(program, as_tuple(compiled(**(inputs := random_inputs(program, seed)))), inputs)
+        compare(program, as_tuple(compiled.playback(**inputs)), inputs)
+        for kernel in compiled.kernels:
+            assert unguarded(kernel.region, prove=True) == ()
+            assert ccon1_fault(explicit(kernel.region)) is None
         tally.programs += 1
         tally.fallbacks += compiled.report.fallback
         tally.saturated += compiled.report.complete and not compiled.report.warnings
@@ -86,27 +91,7 @@ def as_tuple(result: Any) -> tuple[np.ndarray, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
-def played_back(extracted: Extracted, inputs: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """The program's outputs by numpy, one Region after the other."""
-    plan = extracted.execution
-    arrays = dict(zip(plan.input_buffers, inputs, strict=True))
-    for step in plan.instructions:
-        region = extracted.regions[step.kernel]
-        given = {
-            ref.name: arrays[id].reshape(ref.shape)
-            for ref, id in zip(region.inputs, step.inputs, strict=True)
-        }
-        for (ref, id), made in zip(
-            zip(region.outputs, step.outputs, strict=True),
-            evaluate_region(region, given).values(),
-            strict=True,
-        ):
-            assert made.shape == ref.shape
-            arrays[id] = made
-    shapes = {buffer.id: buffer.shape for buffer in plan.buffers}
-    return tuple(arrays[id].reshape(shapes[id]) for id in plan.output_buffers)
-
-
+@pytest.mark.spec("004-144", "004-087", "004-077")
 @pytest.mark.parametrize("part", range(3))
 def test_compiled_programs_equal_the_evaluator(part: int) -> None:
     check_tally(check_programs(100, part), 100)
@@ -140,7 +125,7 @@ def test_the_base_program_equals_the_evaluator(document: Document, seed: int) ->
     arrays = [inputs[port.name] for port in program.inputs]
     base = base_program(program)
     compare(program, tuple(Executable(base)(arrays)), inputs)
-    compare(program, played_back(base, arrays), inputs)
+    compare(program, tuple(play(base, arrays)), inputs)
 
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))

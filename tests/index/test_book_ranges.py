@@ -73,8 +73,8 @@ def test_an_affine_of_a_long_text_is_read_from_the_value_before() -> None:
     for _ in range(16):
         deep = (deep * 2) // 3
     uops = [
-        leaf("x", 100),
-        op("y", "VIEW", "x", result_shape=[300], index_map={"map": [str(dims.from_affine(deep))]}),
-        op("z", "SHRINK", "y", lo=[0], hi=[300], step=[29]),
+        leaf("x", 10**6),
+        op("y", "VIEW", "x", result_shape=[200_000], index_map={"map": [str(dims.from_affine(deep))]}),
+        op("z", "SHRINK", "y", lo=[0], hi=[200_000], step=[999]),
     ]
     assert [access.value_id for access in book_of(*uops).values["z"].inputs] == ["y"]

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tinyc.ir.region import Binary, Cast, Read, Reduce, Region, Select
+from tinyc.ir.resources import LIMITS
 from tinyc.ir.schedule import BARRIER_MODELS
 
-CAPACITY: Mapping[str, int] = MappingProxyType({"cpu": 1 << 20, "sm80": 164 << 10, "sm90": 228 << 10})
+CAPACITY: Mapping[str, int] = MappingProxyType({name: limits.on_chip for name, limits in LIMITS.items()})
 """Bytes on chip that one kernel may keep values in: a CPU core's second-level cache, an SM's shared memory."""
 
 TILE: Mapping[str, tuple[int, int, int]] = MappingProxyType(

@@ -10,15 +10,17 @@ from functools import cached_property
 
 from tinyc.ir import dims
 from tinyc.ir.dtypes import DType
-from tinyc.ir.index import Affine, axis
+from tinyc.ir.index import Affine, FloorDiv, axis
 from tinyc.ir.tiny import ELEMENTWISE, MOVEMENT, Dim, Imm, Node, Program
 
 from .book import NON_SCOP, IndexBook, IndexInfo
-from .derive import MAX_OPERATIONS
-from .ranges import interval, operations, simplify, whole_affine
+from .ranges import interval, simplify, whole_affine
 from .sets import NonAffine, TooComplex, Workspace
 
 Index = tuple[Affine, ...]
+
+MAX_STEPS = 32
+"""An index that takes more goes through no further RESHAPE or VIEW, whose value is then copied (rules/bounds.egg)."""
 
 WIDENING = frozenset(
     {
@@ -191,8 +193,9 @@ class Walk:
                 if step is None:
                     return None
             elif node.uop in MOVEMENT or self._idle(node):
-                step = self.follow(point, 0, sizes)
-                if step is None or _long(step.index) > max(MAX_OPERATIONS, _long(point.index)):
+                grows = node.uop in ("RESHAPE", "VIEW") and sum(map(_steps, point.index)) > MAX_STEPS
+                step = None if grows else self.follow(point, 0, sizes)
+                if step is None:
                     return point
             else:
                 return point
@@ -276,5 +279,10 @@ class Walk:
         return found
 
 
-def _long(index: Index) -> int:
-    return sum(map(operations, index))
+def _steps(index: Affine) -> int:
+    """Operations that compute an index, as rules/bounds.egg counts them."""
+    count = int(index.const != 0)
+    for position, (coef, atom) in enumerate(index.terms, 1):
+        count += 1 + _steps(atom.num) if isinstance(atom, FloorDiv) else 0
+        count += coef != 1 or position < len(index.terms)
+    return count

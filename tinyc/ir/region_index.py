@@ -192,7 +192,8 @@ class _Text:
                 raise self._wrong(f"{text[at:].strip()[:1]!r} is unexpected")
             token = match.group(match.lastindex or 0)
             if token == "%":
-                raise self._wrong("% (write e - q*(e//q))")
+                why, fix = "% (a remainder)", "write it as e - q*(e//q)"
+                raise refused(self.path, why, fix, "MissingDivGuard")
             if token[0].isdigit() and len(token) > 20:
                 raise self._wrong(f"a number of {len(token)} digits")
             tokens.append(token)

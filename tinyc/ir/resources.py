@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from .cpu_tiles import blocks, product, scratch_bytes
 from .index import Affine, axis
@@ -25,7 +27,8 @@ class Limits:
 
     GPUs: ``smem_bytes`` and ``threads`` of one block, ``registers`` of one thread and ``registers_per_sm``,
     ``grid`` blocks along x, y and z. Every machine: ``access_bytes`` of one memory access. The CPU: ``lanes`` of 32
-    bits in a vector register, ``rows`` of its register tile, ``scratch_bytes`` of one thread.
+    bits in a vector register, ``rows`` of its register tile, ``scratch_bytes`` of one thread, ``cache_bytes`` of a
+    core's second-level cache.
     """
 
     arch: str
@@ -38,10 +41,25 @@ class Limits:
     lanes: int = 8
     rows: int = 6
     scratch_bytes: int = 1 << 30
+    cache_bytes: int = 1 << 20
+
+    @property
+    def on_chip(self) -> int:
+        """Bytes in which a kernel may keep values between its reductions."""
+        return self.smem_bytes or self.cache_bytes
 
 
 CPU = Limits("cpu", access_bytes=64)
 """A CPU with AVX2. A vector of 64 bytes is the widest that any CPU has."""
+
+LIMITS: Mapping[str, Limits] = MappingProxyType(
+    {
+        "cpu": CPU,
+        "sm80": Limits("sm80", smem_bytes=163 << 10),
+        "sm90": Limits("sm90", smem_bytes=227 << 10),
+    }
+)
+"""By target. GPUs: the shared memory that one block may have, as NVIDIA's tuning guides give it."""
 
 
 @dataclass(frozen=True)
