@@ -99,11 +99,14 @@ def item_work(view: View, cls: str, item: Item, tiled: bool = True, scanned: boo
     return Work(ops=weight(item.op) * points(view.free[cls]), values=item.head != "Const")
 
 
-def tiles(view: View, items: Mapping[Key, Item]) -> tuple[bool, bool]:
-    """Whether a kernel's contraction is tiled, and whether a scan does so: it is of the scan's scores then, and there
-    is no other reduction."""
+def tiles(view: View, items: Mapping[Key, Item], rows: bool = False) -> tuple[bool, bool]:
+    """Whether a kernel's contraction is tiled, and whether it is so under another reduction: a scan, if it is of the
+    scan's scores and there is no other reduction; any, where ``rows`` of the one contraction are kept."""
     reductions = [key for key, item in items.items() if item.head in ("Reduce", "Contract")]
     scans = [key for key, item in items.items() if item.head == "Scan"]
+    products = {view.origin(key[0]) for key in reductions if items[key].head == "Contract"}
+    if rows and not scans and len(products) == 1:
+        return True, True
     if len(reductions) != 1 or len(scans) > 1:
         return False, False
     if not scans:

@@ -24,6 +24,7 @@ from tinyc.ir.region import (
 from tinyc.ir.streams import Walk, walk_of
 
 from .cost import CostModel, Work, weight
+from .rows import one_function
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,11 @@ def estimate(region: Region, plan: Plan, model: CostModel) -> Estimate:
     walk = walk_of(region)
     tiled = _tiled_lets(region, plan, walk)
     scanned: set[tuple[str, tuple[Axis, ...]]] = set()
+    kept = _kept(region, plan) if model.hardware.rows else frozenset()
     flops = ops = contracted = 0.0
     for let in region.lets:
+        if let.name in kept:
+            continue  # the row is there already
         count = math.prod(sizes[name] for name in free[let.name])
         match let.value:
             case Reduce(_, axes, _):
@@ -100,6 +104,22 @@ def _tiled_lets(region: Region, plan: Plan, walk: Walk | None) -> set[str]:
         return set()
     reduce = next(let for let in region.lets if let.name == contraction.reduce)
     return {reduce.name, *operands(reduce.value)}
+
+
+def _kept(region: Region, plan: Plan) -> frozenset[str]:
+    """The same contraction at other axes, and its product: along a row of what the tiles have computed."""
+    contraction = plan.contraction
+    if contraction is None:
+        return frozenset()
+    lets = {let.name: let for let in region.lets}
+    others = [
+        let
+        for let in region.lets
+        if isinstance(let.value, Reduce)
+        and let.name != contraction.reduce
+        and one_function(lets, (let.name, contraction.reduce))
+    ]
+    return frozenset(name for let in others for name in (let.name, *operands(let.value)))
 
 
 def _repeats(axes: frozenset[str], order: list[str], sizes: dict[str, int]) -> float:

@@ -16,6 +16,7 @@ class Hardware:
     elementwise operations per second. ``bandwidth``: bytes/s of main memory. ``launch``: seconds to start a kernel.
     ``value``: seconds for each value in a kernel's code, however few elements it has: setting up its loops, fetching
     its instructions. ``write``: bytes moved per byte written (a CPU's caches fetch a line before they change it).
+    ``rows``: a contraction is tiled also where other reductions of its kernel run over its rows, which are kept on chip.
     ``limits``: what a kernel may use at most."""
 
     name: str
@@ -25,6 +26,7 @@ class Hardware:
     launch: float
     value: float = 0.0
     write: float = 1.0
+    rows: bool = False
     limits: Limits = CPU
 
 
@@ -41,6 +43,7 @@ TABLE: Mapping[str, Hardware] = MappingProxyType(
             bandwidth=2.039e12,
             launch=3e-6,
             value=5e-9,
+            rows=True,
             limits=LIMITS["sm80"],
         ),
         "sm90": Hardware(
@@ -50,6 +53,7 @@ TABLE: Mapping[str, Hardware] = MappingProxyType(
             bandwidth=3.35e12,
             launch=3e-6,
             value=5e-9,
+            rows=True,
             limits=LIMITS["sm90"],
         ),
     }

@@ -28,8 +28,11 @@ class Problem:
         self.view, self.model, self.sizes = view, model, sizes
         self.stored: frozenset[str] = frozenset()
         self.order = _order(view)
-        # only under a scan a contraction over the axes of another reduction can be tiled
-        self.scans = any(item.head == "Scan" for cls, _ in self.order for item in view.items.get(cls, ()))
+        # a contraction over the axes of another reduction can be tiled under a scan, or where rows are kept
+        self.rows = model.hardware.rows
+        self.scans = self.rows or any(
+            item.head == "Scan" for cls, _ in self.order for item in view.items.get(cls, ())
+        )
         self.bit = {key: number for number, key in enumerate(self.order)}
         self.options = {key: [self._option(key, item) for item in _items(view, key)] for key in self.order}
         self.size = sum(map(len, self.options.values())) or 1

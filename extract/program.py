@@ -85,12 +85,12 @@ def _cheapest(
         if found is None:
             return best
         choice, shares = found.choice, found.shares
-        built = build(program, view, choice)
+        built = build(program, view, choice, problem.rows)
         best = choice, built.extracted
         refused = built.repeated | _refused(built, wrong)
         if refused <= problem.stored:
             choice = improve(problem, choice)
-            built = build(program, view, choice)
+            built = build(program, view, choice, problem.rows)
             kept = built.repeated | _refused(built, wrong) <= problem.stored
             return (choice, built.extracted) if kept else best
         problem = problem.storing(problem.stored | refused)

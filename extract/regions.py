@@ -35,6 +35,7 @@ from tinyc.ir.tiny import COMPARE, Program
 
 from .choice import Choice, Kernel, Key, children_of
 from .names import Names
+from .rows import one_function
 from .view import LEVEL, View, axis_extent, axis_id
 
 
@@ -48,8 +49,11 @@ class Built:
     reductions: tuple[frozenset[str], ...]
 
 
-def build(program: Program, view: View, choice: Choice) -> Built:
-    """Regions in execution order. Buffers and kernels are named after the document's nodes."""
+def build(program: Program, view: View, choice: Choice, rows: bool = False) -> Built:
+    """Regions in execution order. Buffers and kernels are named after the document's nodes.
+
+    ``rows``: the target keeps rows of a reduction on chip, so that a kernel may need one at several names of an axis.
+    """
     names = Names()
     inputs = [
         MemRef(names.fresh(each.name), each.dtype, tuple(map(int, each.shape)), each.alignment)
@@ -71,11 +75,11 @@ def build(program: Program, view: View, choice: Choice) -> Built:
     for name, buffer in view.buffers.items():
         if buffer.arg is not None:
             refs[name] = inputs[buffer.arg]
-    builders = [_RegionBuilder(view, kernel, refs) for kernel in choice.kernels]
+    builders = [_RegionBuilder(view, kernel, refs, rows) for kernel in choice.kernels]
     built = [builder.build() for builder in builders]
     regions = tuple(region for region, _ in built)
     plans = tuple(plan for _, plan in built)
-    repeated = {origin for builder in builders for origin, count in builder.reduced.items() if count > 1}
+    repeated = {origin for builder in builders for origin in builder.repeated()}
     within = tuple(_classes(view, frozenset(builder.reduced)) for builder in builders)
     outputs = [refs[cls] for cls in view.graph.outputs]
     extracted = Extracted(regions, plans, region_execution(regions, inputs, outputs))
@@ -93,6 +97,7 @@ class _RegionBuilder:
     view: View
     kernel: Kernel
     refs: Mapping[str, MemRef]
+    rows: bool = False
     lets: list[Let] = field(default_factory=list)
     made: dict[tuple[Key, tuple[tuple[str, str], ...]], str] = field(default_factory=dict)
     used: dict[str, MemRef] = field(default_factory=dict)
@@ -100,7 +105,8 @@ class _RegionBuilder:
     contractions: list[tuple[str, str, str, tuple[tuple[str, ...], ...]]] = field(default_factory=list)
     scans: dict[object, tuple[dict[str, str], tuple[Axis, ...]]] = field(default_factory=dict)
     reductions: int = 0
-    reduced: dict[str, int] = field(default_factory=dict)
+    reduced: dict[str, list[str]] = field(default_factory=dict)
+    products: list[str] = field(default_factory=list)
 
     def build(self) -> tuple[Region, Plan]:
         shape = self.kernel.way.shape
@@ -120,12 +126,22 @@ class _RegionBuilder:
         return region, self.plan()
 
     def plan(self) -> Plan:
-        if len(self.contractions) != 1 or self.reductions != 1:
+        alone = self.reductions == 1 or (self.rows and one_function(self.named(), self.products))
+        if len(self.contractions) != 1 or not alone:
             return Plan()
         reduce, lhs, rhs, (batch, m, n, k) = self.contractions[0]
         if not (m and n):
             return Plan()  # a matrix-vector product: there is nothing to tile
         return Plan("contraction", Contraction(reduce, lhs, rhs, batch, m, n, k))
+
+    def named(self) -> dict[str, Let]:
+        return {let.name: let for let in self.lets}
+
+    def repeated(self) -> list[str]:
+        """The reductions that the kernel computes more than once: for different axes, and not to keep as a row."""
+        several = {origin: names for origin, names in self.reduced.items() if len(names) > 1}
+        lets = self.named()
+        return [o for o, names in several.items() if not (self.rows and one_function(lets, names))]
 
     def visit(self, start: Key, scope: Mapping[str, str]) -> str:
         """The let for ``start``; iterative, since chains of elementwise work may be thousands long."""
@@ -210,6 +226,8 @@ class _RegionBuilder:
             self.lets.append(Let(body, self.dtype(parts[0]), Binary("MUL", *parts)))
         made = self.emit(key, scope, self.dtype(body), Reduce(item.op, axes, body))
         self.count(key)
+        if contract:
+            self.products.append(made)
         if contract and all(axis_id(name) < LEVEL for name in scope):
             roles = tuple(tuple(inner[name] for name in role) for role in item.payload[1:])  # type: ignore[attr-defined]
             self.contractions.append((made, parts[0], parts[1], roles))
@@ -246,8 +264,7 @@ class _RegionBuilder:
 
     def count(self, key: Key) -> None:
         self.reductions += 1
-        origin = self.view.origin(key[0])
-        self.reduced[origin] = self.reduced.get(origin, 0) + 1
+        self.reduced.setdefault(self.view.origin(key[0]), []).append(self.lets[-1].name)
 
 
 def _rename(index: Affine, scope: Mapping[str, str]) -> Affine:

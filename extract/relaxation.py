@@ -256,6 +256,11 @@ class Pass:
             mixed = (count > 1 or scans > 1 or (scans == 1 and loose)) and (
                 item.head == "Contract" or bool(inside & self.contractions)
             )
+            if mixed and self.problem.rows and not scans:
+                products = inside & self.contractions | (own_bit if item.head == "Contract" else 0)
+                mixed = (
+                    len(set(self._origins(products))) > 1
+                )  # one product, however many reductions of its rows
             if mixed:
                 total += option.untiled - counted + self._sum(self.untiled_cost, inside & self.contractions)
         own = option.own
@@ -266,6 +271,14 @@ class Pass:
             own += self._sum(self.local_cost, local & private)
             local &= ~private
         return _Best(total, own, local | own_bit, inside | own_bit, reads, needs, mixed, option, ways, loose)
+
+    def _origins(self, mask: int) -> Iterator[str]:
+        """What the keys in a bit set compute, wherever they are needed."""
+        size = len(self.order)
+        while mask:
+            low = mask & -mask
+            yield self.view.origin(self.order[(low.bit_length() - 1) % size][0])
+            mask ^= low
 
     def _read(self, own_bit: int, option: Option) -> _Best | None:
         buffer = self.view.buffers[str(option.item.payload[0])]
@@ -331,7 +344,7 @@ class Pass:
             return None
         work = Work(bytes_written=self.problem.bytes(buffer))
         read = set()
-        tiled, scanned = tiles(self.view, items)
+        tiled, scanned = tiles(self.view, items, self.problem.rows)
         for key in evaluations(self.view, root, items):
             item = items[key]
             work += item_work(self.view, key[0], item, tiled, scanned)

@@ -119,7 +119,7 @@ def _plans(listed: Sequence[Any], regions: Sequence[Region], machine: Hardware) 
     plans: dict[str, Plan] = {}
     for number, each in enumerate(listed):
         name = each.get("region") if isinstance(each, dict) else None
-        if name not in named:
+        if not isinstance(name, str) or name not in named:
             raise _unknown(f"plan[{number}] is for Region {show(name)}")
         if name in plans:
             raise TinycError(

@@ -55,13 +55,15 @@ CONV: Json = {
     ],
 }  # fmt: skip
 
-ATTENTION: Json = {
-    "signature": {"inputs": [{"tensor": "Q"}, {"tensor": "K"}, {"tensor": "V"}], "outputs": [{"tensor": "O"}]},
-    "tensors": {name: tensor(1, 2, 128, 64) for name in "QKVO"},
-    "graph": [
-        {"op": "Attention", "name": "attention", "inputs": ["Q", "K", "V"], "outputs": ["O"], "attrs": {"causal": True}}
-    ],
-}  # fmt: skip
+
+def attention(heads: int, length: int) -> Json:
+    signature = {"inputs": [{"tensor": "Q"}, {"tensor": "K"}, {"tensor": "V"}], "outputs": [{"tensor": "O"}]}
+    node = {"op": "Attention", "name": "attention", "inputs": ["Q", "K", "V"], "outputs": ["O"]}
+    return {
+        "signature": signature,
+        "tensors": {name: tensor(1, heads, length, 64) for name in "QKVO"},
+        "graph": [{**node, "attrs": {"causal": True}}],
+    }
 
 
 def stages(compiled: tinyc.Compiled) -> dict[str, Any]:
@@ -154,7 +156,7 @@ def test_conv_silu(golden: Golden) -> None:
 
 @pytest.mark.spec("004-155", "004-088", "004-126")
 def test_causal_attention_in_two_regions(golden: Golden) -> None:
-    compiled = tinyc.optimize_and_compile(ATTENTION, "sm90")
+    compiled = tinyc.optimize_and_compile(attention(8, 512), "sm90")
     seen = stages(compiled)
     roles = seen["poly_view"]["attention"]
     assert len(roles) == 1 and all(roles[0][role] for role in ("qk_matmul", "row_softmax", "pv_matmul"))
@@ -166,15 +168,17 @@ def test_causal_attention_in_two_regions(golden: Golden) -> None:
     assert seen["plan"][0]["algo_choice"]["attention"] == "streaming_softmax_2pass"
     assert seen["plan"][0]["arch"] == "sm90"
     check_golden(compiled, golden)
-    check_runs(ATTENTION)
+    check_runs(attention(2, 128))
 
 
 @pytest.mark.spec("004-155")
 def test_causal_attention_in_one_stream(golden: Golden) -> None:
-    compiled = tinyc.optimize_and_compile(ATTENTION, "sm90", also=("streaming", "streaming-unrounded"))
+    compiled = tinyc.optimize_and_compile(
+        attention(8, 512), "sm90", also=("streaming", "streaming-unrounded")
+    )
     (region,) = compiled_regions(compiled)
     streams = [let.value for let in region.lets if isinstance(let.value, Stream)]
     assert len(streams) == 2, "the weighted sum and the normaliser, in one pass"
     assert streams[0].axes == streams[1].axes
     check_golden(compiled, golden)
-    check_runs(ATTENTION, also=("streaming", "streaming-unrounded"))
+    check_runs(attention(2, 128), also=("streaming", "streaming-unrounded"))

@@ -21,7 +21,7 @@ from tinyc.index.boundaries import boundaries, fused_fault
 from tinyc.index.derive import index_book
 from tinyc.index.hints import CAPACITY
 from tinyc.ir.evaluate import evaluate
-from tinyc.ir.region import Reduce, Region
+from tinyc.ir.region import Reduce, Region, Stream
 from tinyc.ir.tiny import Program
 
 HARDWARE = hardware("cpu")
@@ -132,3 +132,16 @@ def test_a_cost_model_s_preference_changes_nothing_in_the_naive_program() -> Non
 
     for region in base_program(sum_of_scores()).regions:
         assert fused_fault(region, 4) is None
+
+
+def test_a_streaming_reduction_has_no_row_that_could_be_too_long() -> None:
+    chip = CAPACITY["cpu"]
+
+    def fn(q: Any, k: Any) -> Any:
+        scores = q @ k.transpose(1, 0)
+        shifted = (scores - scores.max(axis=-1, keepdims=True)) * 1.5
+        return shifted.exp2().sum(axis=-1)
+
+    program = tinyc.trace(fn, tinyc.spec("fp32", (2, 2)), tinyc.spec("fp32", (chip // 4 + 1, 2)))
+    (kernel,) = tinyc.optimize_and_compile(program, also=("streaming",), cost_model=Launches()).kernels
+    assert any(isinstance(let.value, Stream) for let in kernel.region.lets)

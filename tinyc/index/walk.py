@@ -15,12 +15,13 @@ from tinyc.ir.tiny import ELEMENTWISE, MOVEMENT, Dim, Imm, Node, Program
 
 from .book import NON_SCOP, IndexBook, IndexInfo
 from .ranges import interval, simplify, whole_affine
-from .sets import NonAffine, TooComplex, Workspace
+from .sets import MAX_DIVISIONS, NonAffine, TooComplex, Workspace
 
 Index = tuple[Affine, ...]
 
 MAX_STEPS = 32
-"""An index that takes more goes through no further RESHAPE or VIEW, whose value is then copied (rules/bounds.egg)."""
+"""An index that takes more goes through no further RESHAPE or VIEW, whose value is then copied (rules/bounds.egg). Nor
+does one that isl would not take."""
 
 WIDENING = frozenset(
     {
@@ -195,7 +196,7 @@ class Walk:
             elif node.uop in MOVEMENT or self._idle(node):
                 grows = node.uop in ("RESHAPE", "VIEW") and sum(map(_steps, point.index)) > MAX_STEPS
                 step = None if grows else self.follow(point, 0, sizes)
-                if step is None:
+                if step is None or max(map(_divisions, step.index), default=0) > MAX_DIVISIONS:
                     return point
             else:
                 return point
@@ -286,3 +287,7 @@ def _steps(index: Affine) -> int:
         count += 1 + _steps(atom.num) if isinstance(atom, FloorDiv) else 0
         count += coef != 1 or position < len(index.terms)
     return count
+
+
+def _divisions(index: Affine) -> int:
+    return sum(1 + _divisions(atom.num) for _, atom in index.terms if isinstance(atom, FloorDiv))
