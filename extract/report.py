@@ -85,6 +85,18 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class Handover:
+    """A deferred buffer (document 004 §6.9): ``producer`` and ``consumer`` are the names of the two Regions. ``through``:
+    "gmem", since each Region is a kernel of its own; the hint asks for less (resolution I-35)."""
+
+    buffer: str
+    producer: str
+    consumer: str
+    bytes: int
+    through: str = "gmem"
+
+
+@dataclass(frozen=True)
 class InputCopies:
     """Calls in which an input came in another layout than dense row-major, or less aligned than it must be, and was
     copied."""
@@ -115,6 +127,7 @@ class ExtractionReport:
     complete: bool
     seconds: Mapping[str, float]
     copied: tuple[InputCopies, ...] = ()
+    deferred: tuple[Handover, ...] = ()
     arena: Arena = EMPTY
 
     def to_json(self) -> str:
@@ -159,6 +172,10 @@ class ExtractionReport:
             spent = ", ".join(f"{stage} {seconds:.3f} s" for stage, seconds in self.seconds.items())
             lines += ["", f"compiled in {sum(self.seconds.values()):.3f} s: {spent}"]
         lines += [
+            f"{each.buffer} is deferred: {each.producer} hands it to {each.consumer} through memory, {_count(each.bytes)}B"
+            for each in self.deferred
+        ]
+        lines += [
             f"input {each.input} was copied in {each.calls} calls, {_count(each.bytes)}B: not dense row-major, or not aligned"
             for each in self.copied
         ]
@@ -184,7 +201,7 @@ def make_report(
     for number, (region, plan) in enumerate(zip(extracted.regions, extracted.plans, strict=True)):
         found = estimates[number]
         reductions = [let for let in region.lets if isinstance(let.value, Reduce)]
-        (out,) = region.outputs
+        out = region.outputs[0]
         kernels.append(
             KernelReport(
                 region.name,
@@ -232,6 +249,18 @@ def make_report(
         bool(saturation and saturation.complete),
         seconds,
         arena=extracted.execution.arena,
+        deferred=_handovers(extracted),
+    )
+
+
+def _handovers(extracted: Extracted) -> tuple[Handover, ...]:
+    """What Regions defer to the next one."""
+    readers = {ref.name: region.name for region in extracted.regions for ref in region.inputs}
+    return tuple(
+        Handover(ref.name, region.name, readers[ref.name], ref.bytes)
+        for region in extracted.regions
+        for ref in region.outputs
+        if ref.name in region.deferred and ref.name in readers
     )
 
 

@@ -278,6 +278,19 @@ def test_dumps_that_make_no_program_are_refused(change: Callable[[Dump], None], 
     assert kind is None or caught.value.kind == kind, caught.value
 
 
+def test_a_region_may_have_several_outputs() -> None:
+    document = chain(0)
+    region = document["region"][0]
+    region["outputs"].append({"name": "e", "memref": {"dtype": "fp32", "shape": [4]}, "materialize": "gmem"})
+    region["lets"].append({"let": "w", "expr": {"mul": ["v", 3.0]}})
+    region["yield"].append({"from": "w", "to": "e"})
+    compiled = tinyc.optimize_and_compile(document)
+    a = np.arange(4, dtype=np.float32)
+    for result in (compiled(a), compiled.playback(a)):
+        np.testing.assert_array_equal(result, (a + 1, (a + 1) * 3))
+    assert "first" in str(compiled.report)
+
+
 # ---- the command line ----
 
 

@@ -154,7 +154,7 @@ def test_conv_silu(golden: Golden) -> None:
 # ---- §15.3 ----
 
 
-@pytest.mark.spec("004-155", "004-088", "004-126")
+@pytest.mark.spec("004-155", "004-088", "004-126", "I-35")
 def test_causal_attention_in_two_regions(golden: Golden) -> None:
     compiled = tinyc.optimize_and_compile(attention(8, 512), "sm90")
     seen = stages(compiled)
@@ -165,6 +165,14 @@ def test_causal_attention_in_two_regions(golden: Golden) -> None:
     assert first.outputs[0].name in {ref.name for ref in second.inputs}
     assert {let.value.op for let in first.lets if isinstance(let.value, Reduce)} == {"SUM", "MAX"}
     assert [let.value.op for let in second.lets if isinstance(let.value, Reduce)] == ["SUM"]
+    (handed,) = compiled.report.deferred
+    assert (handed.buffer, handed.producer, handed.consumer, handed.through) == (
+        first.outputs[0].name,
+        first.name,
+        second.name,
+        "gmem",
+    )
+    assert f"{handed.buffer} is deferred" in str(compiled.report)
     assert seen["plan"][0]["algo_choice"]["attention"] == "streaming_softmax_2pass"
     assert seen["plan"][0]["arch"] == "sm90"
     check_golden(compiled, golden)

@@ -36,9 +36,9 @@ def fused_fault(region: Region, capacity: int) -> str | None:
     A Reduce that depends on axes of other Reduces needs a row of its values for every point of the output; the text
     names the let, the bytes of the row and ``capacity``, the bytes on chip.
     """
-    sizes, free = axis_sizes(region), free_axes(region)
+    sizes, kept = axis_sizes(region), kept_axes(region)
     for let in region.lets:
-        row = kept_axes(region, let.name, free)
+        row = kept[let.name]
         item = max(let.dtype.itemsize, ITEM)
         reduction = isinstance(let.value, Reduce | Stream)
         if not reduction or not row or row_bytes(sizes, row, item) <= capacity:
@@ -54,13 +54,13 @@ def fused_fault(region: Region, capacity: int) -> str | None:
     return None
 
 
-def kept_axes(region: Region, let: str, free: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """The axes of Reduces along which one point of the output needs a row of ``let``. ``free``: axes of each let."""
+def kept_axes(region: Region) -> dict[str, frozenset[str]]:
+    """For each let, the axes of Reduces along which one point of the output needs a row of it."""
     outer = {axis.name for axis in region.iters}
-    for other in region.lets:
-        if isinstance(other.value, Stream):
-            outer |= {axis.name for axis in other.value.axes}
-    return free[let] - outer
+    for let in region.lets:
+        if isinstance(let.value, Stream):
+            outer |= {axis.name for axis in let.value.axes}
+    return {name: axes - outer for name, axes in free_axes(region).items()}
 
 
 def _needed(region: Region, let: str, name: str, sizes: Mapping[str, int]) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tinyc.ir.diagnostics import TinycError, show
 from tinyc.ir.explicit import point
-from tinyc.ir.region import MemRef, Read, Reduce, Region, Stream, Within, free_axes
+from tinyc.ir.region import MemRef, Read, Reduce, Region, Stream, Within
 
 from .boundaries import fused_fault, kept_axes
 from .bounds import axis_sizes
@@ -154,9 +154,9 @@ def _fused(region: Region, reads: list[Footprint], sizes: Mapping[str, int], cap
 
 def _rows(region: Region, sizes: Mapping[str, int]) -> dict[str, int]:
     """Bytes of the row that one point of the output needs, for each reduction inside another."""
-    free = free_axes(region)
+    kept = kept_axes(region)
     rows = {
-        let.name: (kept_axes(region, let.name, free), let.dtype.itemsize)
+        let.name: (kept[let.name], let.dtype.itemsize)
         for let in region.lets
         if isinstance(let.value, Reduce | Stream)
     }
