@@ -6,6 +6,7 @@ rulesets, rules, facts) and include other rule files, and do nothing else.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -197,7 +198,7 @@ def forms_of(path: Path) -> tuple[Form, ...]:
             "give the path of a rule file (.egg) or of a folder with some",
             at={"layer": "rules", "file": path},
         ) from None
-    return tuple(_scan(path, text))
+    return _scanned(path, text)
 
 
 def _spread(extra: Iterable[str | Path]) -> list[Path]:
@@ -268,6 +269,12 @@ def _rules(
                 name[1], home.name, home.phase, home.klass, home.default, str(path), form.line, form.comment
             )
     return tuple(rules.values())
+
+
+@functools.lru_cache(maxsize=64)
+def _scanned(path: Path, text: str) -> tuple[Form, ...]:
+    """A pure function, so its cache is only a matter of speed: every compilation reads the same few files."""
+    return tuple(_scan(path, text))
 
 
 def _scan(path: Path, text: str) -> Iterable[Form]:
