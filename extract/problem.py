@@ -119,7 +119,7 @@ def _items(view: View, key: Key) -> Iterator[Item]:
         if (
             not key[1]
             or item.head == "Read"
-            or (item.head == "Cast" and item.op == "fp32")
+            or (item.head == "Cast" and item.op in ("fp32", "i32"))
             or (item.head == "Select" and _is_guard(view, item))
         ):
             yield item

@@ -6,7 +6,7 @@ Axis names of the e-graph may shadow (two sums side by side bind the same id), s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tinyc.ir.dtypes import DType
@@ -80,14 +80,17 @@ def build(program: Program, view: View, choice: Choice, rows: bool = False) -> B
     regions = tuple(region for region, _ in built)
     plans = tuple(plan for _, plan in built)
     repeated = {origin for builder in builders for origin in builder.repeated()}
-    within = tuple(_classes(view, frozenset(builder.reduced)) for builder in builders)
+    classes: dict[str, set[str]] = {}
+    for cls in view.items:
+        classes.setdefault(view.origin(cls), set()).add(cls)
+
+    def everywhere(origins: Iterable[str]) -> frozenset[str]:
+        return frozenset().union(*(classes.get(origin, ()) for origin in origins))
+
+    within = tuple(everywhere(builder.reduced) for builder in builders)
     outputs = [refs[cls] for cls in view.graph.outputs]
     extracted = Extracted(regions, plans, region_execution(regions, inputs, outputs))
-    return Built(extracted, _classes(view, frozenset(repeated)), within)
-
-
-def _classes(view: View, origins: frozenset[str]) -> frozenset[str]:
-    return frozenset(cls for cls in view.items if view.origin(cls) in origins) if origins else origins
+    return Built(extracted, everywhere(repeated), within)
 
 
 @dataclass

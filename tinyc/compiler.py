@@ -97,13 +97,13 @@ def optimize_and_compile(
         cost_model,
         profile,
     )
+    # a wrong name is an error now, not at a call
+    load_rules(options.rules).active(options.without, options.also)
     document = None if isinstance(program, Program) else read_document(program)
     if document is not None and is_dump(document):
         with naming(program):
             return Compiled(read_dump(document, dict(shapes or {}), machine(target)), options)
     given = program if isinstance(program, Program) else program_of(document, program)
-    # a wrong name is an error now, not at a call
-    load_rules(options.rules).active(options.without, options.also)
     if shapes:
         given = bind(given, dict(shapes))
     return Compiled(given, options)

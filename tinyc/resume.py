@@ -8,7 +8,8 @@ reads is an output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -26,6 +27,7 @@ from tinyc.ir.region_json import region_from_json
 from tinyc.ir.roles import contraction_of
 from tinyc.ir.schedule_json import plan_from_json
 from tinyc.ir.signature import Argument, Signature, signature_from_json
+from tinyc.ir.verify import bound_size
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ def read_dump(document: Mapping[str, Any], shapes: Mapping[str, int], machine: H
     Raises TinycError: MalformedDocument with a path, what is wrong with a Region (E1001, E1005, E14xx) or with a Plan
     (E15xx), and what is wrong between them (UnknownReference, DuplicateId, CyclicGraph, AxisAlignmentMismatch).
     """
+    shapes = {name: bound_size(name, size, "region") for name, size in shapes.items()}
     if unknown := sorted(document.keys() - {"region", "plan"}):
         raise _malformed(f"a dump has {show(unknown[0])}", "use the keys region and plan")
     entries = _several(document, "plan")
@@ -61,9 +64,9 @@ def read_dump(document: Mapping[str, Any], shapes: Mapping[str, int], machine: H
         region_from_json(_without(each, "program"), shapes, where.format(number))
         for number, each in enumerate(listed)
     ]
-    for region in regions:
-        check_region(region)
-        check_access(region)
+    _check_symbols(document, shapes)
+    for number, region in enumerate(regions):
+        _check(region, where.format(number))
     plans = _plans(entries, regions, machine)
     refs = _refs(regions)
     program = given[0] if given else None
@@ -77,6 +80,36 @@ def read_dump(document: Mapping[str, Any], shapes: Mapping[str, int], machine: H
     return Continued(Extracted(tuple(regions), plans, execution), signature)
 
 
+def _check(region: Region, path: str) -> None:
+    """Raises what is wrong with a Region that was read, with the ``path`` of its entry."""
+    try:
+        check_region(region)
+        check_access(region)
+    except TinycError as error:
+        raise TinycError(
+            error.kind, f"{path}: {error.why}", error.suggestion, error.at, **error.details
+        ) from None
+
+
+def _check_symbols(document: object, shapes: Mapping[str, int]) -> None:
+    """Raises UnboundSymbol for a size of what no text of the dump names: it would change nothing."""
+    texts = " ".join(_texts(document)) if shapes else ""
+    for name in shapes:
+        if not re.search(rf"\b{re.escape(str(name))}\b", texts):
+            why = f"the dump has no symbol {show(name)}"
+            raise TinycError(
+                "UnboundSymbol", why, "leave it out: all sizes are numbers", at={"layer": "region"}
+            )
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
+
+
 def _buffers(
     arguments: Sequence[Argument], listed: object, key: str, refs: Mapping[str, MemRef]
 ) -> list[MemRef]:
@@ -84,7 +117,8 @@ def _buffers(
     names = listed.get(key, [each.name for each in arguments]) if isinstance(listed, dict) else None
     if not isinstance(names, list) or len(names) != len(arguments) or not all(map(_is_text, names)):
         raise _malformed(
-            f"buffers.{key} is {show(names)}", f"name the buffer of each of the {len(arguments)} {key}"
+            f"program.buffers.{key} is {show(names)}",
+            f"name the buffer of each of the {len(arguments)} {key}",
         )
     found = []
     for argument, name in zip(arguments, names, strict=True):

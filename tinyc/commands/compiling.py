@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,13 @@ def _check_shapes(file: str, symbols: tuple[str, ...], shapes: Mapping[str, int]
         why = f"the sizes of {', '.join(unbound)} are not known"
         suggestion = "add " + " ".join(f"--shape {symbol}=64" for symbol in unbound)
         raise TinycError("UnboundSymbol", why, suggestion, {"file": file})
+
+
+def about(file: str) -> AbstractContextManager[None]:
+    """Errors within it say that they are about ``file``."""
+    from tinyc.frontend.load import naming
+
+    return naming(Path(file))
 
 
 def warn(compiled: Compiled) -> None:

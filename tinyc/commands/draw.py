@@ -6,7 +6,7 @@ import argparse
 
 from tinyc.settings import Settings
 
-from .compiling import FILE, compile_options, compile_source
+from .compiling import FILE, about, compile_options, compile_source
 from .console import say
 
 WHAT = ("program", "regions", "classes")
@@ -26,7 +26,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def draw_file(args: argparse.Namespace, settings: Settings) -> int:
     compiled = compile_source(args, args.file, partial=args.what == "program")
-    say(compiled.draw(args.what, args.form, args.limit).rstrip("\n"))
+    with about(args.file):
+        text = compiled.draw(args.what, args.form, args.limit)
+    say(text.rstrip("\n"))
     return 0
 
 

@@ -12,7 +12,7 @@ from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.signature import signature_of
 from tinyc.settings import Settings
 
-from .compiling import FILE, compile_options, compile_source, open_source, unique, warn
+from .compiling import FILE, about, compile_options, compile_source, open_source, unique, warn
 from .console import say, say_table
 from .files import array_bytes, npy_bytes, read_array, write_files
 
@@ -77,13 +77,16 @@ def compile_file(args: argparse.Namespace, settings: Settings) -> int:
     stages = args.dump or (tuple(SOURCES) if args.out else ())
     compiled = compile_source(args, args.file, partial=bool(stages) and _before_binding(stages))
     if args.out:
-        files = {
-            args.out / name: text for stage in stages for name, text in _stage_files(compiled, stage).items()
-        }
+        with about(args.file):
+            files = {
+                args.out / name: text
+                for stage in stages
+                for name, text in _stage_files(compiled, stage).items()
+            }
         write_files({path: text.encode() for path, text in files.items()})
         say("\n".join(str(path) for path in files))
     elif stages:
-        _say_stages(compiled, stages)
+        _say_stages(compiled, args.file, stages)
     else:
         _say_kernels(compiled, settings)
         warn(compiled)
@@ -110,7 +113,8 @@ def run_file(args: argparse.Namespace, settings: Settings) -> int:
 
     arrays = {name: read_array(Path(path), types[name].dtype) for name, path in paths.items()}
     compiled = compiled or compile_source(args, args.file, opened, partial=True)
-    result = compiled.playback(**arrays) if args.playback else compiled(**arrays)
+    with about(args.file):
+        result = compiled.playback(**arrays) if args.playback else compiled(**arrays)
     warn(compiled)
     values = result if isinstance(result, tuple) else (result,)
     outputs = {argument.name: value for argument, value in zip(signature.outputs, values, strict=True)}
@@ -141,7 +145,8 @@ def report_file(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def dump_file(args: argparse.Namespace, settings: Settings) -> int:
-    _say_stages(compile_source(args, args.file, partial=_before_binding(args.stage)), args.stage)
+    compiled = compile_source(args, args.file, partial=_before_binding(args.stage))
+    _say_stages(compiled, args.file, args.stage)
     return 0
 
 
@@ -161,10 +166,11 @@ def _stage_files(compiled: Compiled, stage: str) -> dict[str, str]:
     return {f"{name}-{kernel.name}.{SOURCES[stage]}": kernel.source for kernel in compiled.kernels}
 
 
-def _say_stages(compiled: Compiled, stages: tuple[str, ...]) -> None:
-    for stage in stages:
-        for text in _stage_files(compiled, stage).values():
-            say(text.rstrip("\n"))
+def _say_stages(compiled: Compiled, file: str, stages: tuple[str, ...]) -> None:
+    with about(file):
+        texts = [text for stage in stages for text in _stage_files(compiled, stage).values()]
+    for text in texts:
+        say(text.rstrip("\n"))
 
 
 def _say_kernels(compiled: Compiled, settings: Settings) -> None:

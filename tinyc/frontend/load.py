@@ -45,6 +45,10 @@ def program_of(document: object, source: object) -> Program:
         return _from_document(document)
 
 
+ONLY_SHOWN = frozenset({"indexbook", "poly_view", "analysis", "exec", "llvm"})
+"""The stages from whose dumps nothing goes on."""
+
+
 @contextmanager
 def naming(source: object) -> Iterator[None]:
     """Errors say in which file they are, where ``source`` is a path."""
@@ -97,6 +101,13 @@ def _from_document(document: object) -> Program:
             "MalformedDocument",
             "the document is a dump of Regions or Plans, which come after a program",
             "give it to optimize_and_compile, which goes on from there",
+            {"layer": "frontend"},
+        )
+    if isinstance(inner, dict) and (shown := sorted(inner.keys() & ONLY_SHOWN)):
+        raise TinycError(
+            "MalformedDocument",
+            f"the document is a dump of the stage {shown[0]}, which is only to be read",
+            "go on from a dump of the stages frontend, tiny, region or plan",
             {"layer": "frontend"},
         )
     raise _unknown(f"the document has {'both' if kinds else 'neither of'} 'graph' and 'uops'")

@@ -102,43 +102,48 @@ def boundaries(
     kernel; more are never fused.
     """
     book = index_book(program) if book is None else book
+    reduces = [node.id for node in program.nodes if node.uop == "REDUCE"]
+    bits = {id: 1 << number for number, id in enumerate(reduces)}
     reached: dict[str, dict[_Use, int]] = {}
-    found: set[str] = set()
+    found = 0
     for node in program.nodes:
         info = book.values[node.id]
         here = reached[node.id] = {}
-        for use, row in _arriving(info, reached):
-            row *= math.prod(int(axis.size) for axis in info.reduced if axis.name in use.axes)
+        for use, origins in _arriving(info, reached):
+            row = use.row * math.prod(int(axis.size) for axis in info.reduced if axis.name in use.axes)
             inside = use.inside + bool(info.reduced)
             left = use.axes & {axis.name for axis in info.axes if axis.size != 1}
             if row * ITEM > capacity:
-                found.add(use.origin)
+                found |= origins
             elif left and inside + 1 < max_nesting:
-                key = _Use(use.origin, left, inside)
-                here[key] = max(row, here.get(key, 0))
+                key = _Use(left, inside, row)
+                here[key] = here.get(key, 0) | origins
         wide = frozenset(axis.name for axis in info.axes if axis.size != 1)
-        if node.uop == "REDUCE" and wide:
-            here[_Use(node.id, wide, 0)] = 1
-    return tuple(node.id for node in program.nodes if node.id in found)
+        if node.id in bits and wide:
+            key = _Use(wide, 0, 1)
+            here[key] = here.get(key, 0) | bits[node.id]
+    return tuple(id for id in reduces if found & bits[id])
 
 
 class _Use(NamedTuple):
-    """How a value depends on the reduction ``origin``: along its own ``axes``, through ``inside`` other reductions."""
+    """How a value depends on a reduction: along its own ``axes``, through ``inside`` other reductions, which have made a
+    row of ``row`` values of it. The reductions that are used alike are kept together, as a bit set: in a deep model,
+    whose residual stream holds them all, there are many reductions and few kinds of use."""
 
-    origin: str
     axes: frozenset[str]
     inside: int
+    row: int
 
 
 def _arriving(info: IndexInfo, reached: Mapping[str, Mapping[_Use, int]]) -> Iterator[tuple[_Use, int]]:
-    """The uses that reach a value through its operands, along its own axes and those that it reduces, with the bytes
-    of their rows so far."""
+    """The uses that reach a value through its operands, along its own axes and those that it reduces, and of which
+    reductions."""
     for access in info.inputs:
         if not reached[access.value_id]:
             continue
         every = frozenset(axis.name for axis in (*info.axes, *info.reduced))
         along = {f"i{number}": names_in(entry) & every for number, entry in enumerate(access.map)}
-        for use, row in reached[access.value_id].items():
+        for use, origins in reached[access.value_id].items():
             # a map that has no text: along whatever axis there is
             axes = frozenset[str]().union(*(along.get(name, every) for name in use.axes))
-            yield use._replace(axes=axes), row
+            yield use._replace(axes=axes), origins

@@ -257,7 +257,10 @@ class Footprint:
         if math.prod(counts) <= MAX_TILES:
             return itertools.product(*map(range, counts))
         return itertools.product(
-            *(sorted({0, 1, size // 2, size - 2, size - 1} & set(range(size))) for size in counts)
+            *(
+                sorted({each for each in (0, 1, size // 2, size - 2, size - 1) if 0 <= each < size})
+                for size in counts
+            )
         )
 
 

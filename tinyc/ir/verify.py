@@ -78,6 +78,18 @@ def _source(source: object) -> str | Imm:
     return str(source) if number is None else number
 
 
+def bound_size(name: str, value: object, layer: str = "tiny") -> int:
+    """The size that symbol ``name`` is bound to. Raises TinycError InvalidShape for what is no integer from 1 to 2^63-1."""
+    try:
+        size = 0 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        size = 0
+    if not 1 <= size <= MAX_ELEMENTS:
+        why = f"{name} is bound to {show(value)}"
+        raise TinycError("InvalidShape", why, "bind an integer >= 1", {"layer": layer, "value": name})
+    return size
+
+
 def bind(program: Program, bindings: Mapping[str, int]) -> Program:
     """``program`` with sizes for (some of) its symbols, verified again.
 
@@ -90,14 +102,7 @@ def bind(program: Program, bindings: Mapping[str, int]) -> Program:
             listed = ", ".join(program.symbols) or "none"
             why = f"the program has no symbol {show(name)}"
             raise TinycError("UnknownReference", why, f"its free symbols are: {listed}", {"layer": "tiny"})
-        try:
-            size = 0 if isinstance(value, bool) else operator.index(value)
-        except TypeError:
-            size = 0
-        if not 1 <= size <= MAX_ELEMENTS:
-            why = f"{name} is bound to {show(value)}"
-            raise TinycError("InvalidShape", why, "bind an integer >= 1", {"layer": "tiny", "value": name})
-        values[name] = size
+        values[name] = bound_size(name, value)
     if not values:
         return program
 
