@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from region_documents import conv
 
 import tinyc
 from tinyc.cli import main
@@ -342,3 +343,41 @@ def test_a_fault_in_a_dump_names_the_file(capsys: pytest.CaptureFixture[str]) ->
     assert main(["compile", "bad.json"]) == 1
     error = capsys.readouterr().err
     assert "bad.json" in error and "region[0].lets[0]" in error
+
+
+# ---- the guard of the document's convolution (I-27) ----
+
+
+@pytest.mark.spec("I-27", "004-087", "004-091")
+@pytest.mark.parametrize(
+    ("height", "width", "fits"), [(5, 5, False), (6, 6, True), (5, 6, False), (6, 5, False)]
+)
+def test_the_guard_as_the_document_has_it_is_refused_where_it_lets_a_row_in(
+    height: int, width: int, fits: bool
+) -> None:
+    """``2h+kh-1 < H+2`` admits X[H] for odd H; for even H no window reaches that far, and the Region is right."""
+    sizes = {"N": 2, "Ci": 3, "H": height, "W": width, "Co": 4}
+    generator = np.random.default_rng(0)
+    x = generator.integers(-3, 4, (2, 3, height, width)).astype(np.float16)
+    w = generator.integers(-3, 4, (4, 3, 3, 3)).astype(np.float16)
+    corrected = tinyc.optimize_and_compile({"region": conv()}, shapes=sizes)
+    wanted = corrected.playback(X=x, W=w)
+    np.testing.assert_array_equal(corrected(X=x, W=w), wanted)
+    padded = np.pad(x.astype(np.float32), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    np.testing.assert_array_equal(
+        wanted[:, :, -1, -1],
+        np.einsum(
+            "ncij,ocij->no",
+            padded[:, :, 2 * wanted.shape[2] - 2 :, 2 * wanted.shape[3] - 2 :][:, :, :3, :3],
+            w.astype(np.float32),
+        ).astype(np.float16),
+    )
+    as_written = {"region": conv({"add": ["H", 2]}, {"add": ["W", 2]})}
+    if fits:
+        loose = tinyc.optimize_and_compile(as_written, shapes=sizes)
+        np.testing.assert_array_equal(loose(X=x, W=w), wanted)
+        return
+    with pytest.raises(tinyc.TinycError) as caught:
+        tinyc.optimize_and_compile(as_written, shapes=sizes)
+    assert caught.value.kind == "UnguardedAccess"
+    assert "is 5, outside of 0 <= index < 5" in caught.value.why
