@@ -18,13 +18,14 @@ from tinyc.ir.region import (
     Stream,
     Unary,
     Within,
+    axis_sizes,
     free_axes,
     operands,
 )
 from tinyc.ir.streams import Walk, walk_of
 
 from .cost import CostModel, Work, weight
-from .rows import one_function
+from .rows import one_row
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,7 @@ class Estimate:
 
 def estimate(region: Region, plan: Plan, model: CostModel) -> Estimate:
     """Estimates one kernel."""
-    sizes = {axis.name: axis.size for axis in region.iters}
-    for let in region.lets:
-        if isinstance(let.value, Reduce | Stream):
-            sizes.update({axis.name: axis.size for axis in let.value.axes})
+    sizes = axis_sizes(region)
     free = free_axes(region)
     order = [axis.name for axis in region.iters]
     walk = walk_of(region)
@@ -111,13 +109,12 @@ def _kept(region: Region, plan: Plan) -> frozenset[str]:
     contraction = plan.contraction
     if contraction is None:
         return frozenset()
-    lets = {let.name: let for let in region.lets}
     others = [
         let
         for let in region.lets
         if isinstance(let.value, Reduce)
         and let.name != contraction.reduce
-        and one_function(lets, (let.name, contraction.reduce))
+        and one_row(region, (let.name, contraction.reduce))
     ]
     return frozenset(name for let in others for name in (let.name, *operands(let.value)))
 

@@ -35,7 +35,7 @@ from tinyc.ir.tiny import COMPARE, Program
 
 from .choice import Choice, Kernel, Key, children_of
 from .names import Names
-from .rows import one_function
+from .rows import one_row
 from .view import LEVEL, View, axis_extent, axis_id
 
 
@@ -79,7 +79,7 @@ def build(program: Program, view: View, choice: Choice, rows: bool = False) -> B
     built = [builder.build() for builder in builders]
     regions = tuple(region for region, _ in built)
     plans = tuple(plan for _, plan in built)
-    repeated = {origin for builder in builders for origin in builder.repeated()}
+    repeated = {origin for builder in builders for origin in builder.repeated}
     classes: dict[str, set[str]] = {}
     for cls in view.items:
         classes.setdefault(view.origin(cls), set()).add(cls)
@@ -110,6 +110,7 @@ class _RegionBuilder:
     reductions: int = 0
     reduced: dict[str, list[str]] = field(default_factory=dict)
     products: list[str] = field(default_factory=list)
+    repeated: tuple[str, ...] = ()
 
     def build(self) -> tuple[Region, Plan]:
         shape = self.kernel.way.shape
@@ -126,10 +127,11 @@ class _RegionBuilder:
         region = Region(
             f"k_{name}", iters, tuple(self.used.values()), (out,), tuple(self.lets), (Yield(result, name),)
         )
-        return region, self.plan()
+        self.repeated = self.again(region)
+        return region, self.plan(region)
 
-    def plan(self) -> Plan:
-        alone = self.reductions == 1 or (self.rows and one_function(self.named(), self.products))
+    def plan(self, region: Region) -> Plan:
+        alone = self.reductions == 1 or (self.rows and one_row(region, self.products))
         if len(self.contractions) != 1 or not alone:
             return Plan()
         reduce, lhs, rhs, (batch, m, n, k) = self.contractions[0]
@@ -137,14 +139,12 @@ class _RegionBuilder:
             return Plan()  # a matrix-vector product: there is nothing to tile
         return Plan("contraction", Contraction(reduce, lhs, rhs, batch, m, n, k))
 
-    def named(self) -> dict[str, Let]:
-        return {let.name: let for let in self.lets}
-
-    def repeated(self) -> list[str]:
+    def again(self, region: Region) -> tuple[str, ...]:
         """The reductions that the kernel computes more than once: for different axes, and not to keep as a row."""
         several = {origin: names for origin, names in self.reduced.items() if len(names) > 1}
-        lets = self.named()
-        return [o for o, names in several.items() if not (self.rows and one_function(lets, names))]
+        return tuple(
+            origin for origin, names in several.items() if not (self.rows and one_row(region, names))
+        )
 
     def visit(self, start: Key, scope: Mapping[str, str]) -> str:
         """The let for ``start``; iterative, since chains of elementwise work may be thousands long."""

@@ -9,16 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tinyc.ir.index import Affine, axis
-from tinyc.ir.region import Let, Read, Reduce, Stream, Within, operands
+from tinyc.ir.region import Let, Read, Reduce, Region, Stream, Within, axis_sizes, operands
 
 
-def one_function(lets: Mapping[str, Let], names: Iterable[str]) -> bool:
-    """Whether the lets ``names`` compute the same of their axes, whatever the axes are called."""
-    return len({_form(lets, name) for name in names}) <= 1
+def one_row(region: Region, names: Iterable[str]) -> bool:
+    """Whether the lets ``names`` are one function along one row: equal but for the names of their axes, where at most one
+    of the names that an axis goes by is an iter. (S[i0, r1] is of the row of S[i0, i1]; S[i1, i0] is another's.)"""
+    lets, sizes = {let.name: let for let in region.lets}, axis_sizes(region)
+    forms = [_form(lets, name) for name in names]
+    if len({form for form, _ in forms}) > 1:
+        return False
+    iters = {item.name for item in region.iters}
+    return all(
+        len({sizes[name] for name in named}) == 1 and len(iters & set(named)) <= 1
+        for named in zip(*(axes for _, axes in forms), strict=True)
+    )
 
 
-def _form(lets: Mapping[str, Let], root: str) -> tuple[object, ...]:
-    """What ``root`` computes: its operands in the order of a walk, axes numbered as they are met."""
+def _form(lets: Mapping[str, Let], root: str) -> tuple[tuple[object, ...], tuple[str, ...]]:
+    """What ``root`` computes, with its operands in the order of a walk and the axes numbered as they are met; and the
+    axes in that order."""
     axes: dict[str, str] = {}
     numbers: dict[str, int] = {}
     found: list[object] = []
@@ -46,10 +56,10 @@ def _form(lets: Mapping[str, Let], root: str) -> tuple[object, ...]:
             case Within(index, low, high):
                 parts = (str(renamed(index)), low, high)
             case Reduce(op, bound, _):
-                parts = (op, *parts, *(axes.get(item.name, item.size) for item in bound))
+                parts = (op, *parts, *(axes.setdefault(item.name, f"x{len(axes)}") for item in bound))
             case Stream(bound, _, _, _):
-                parts = (*parts, *(axes.get(item.name, item.size) for item in bound))
+                parts = (*parts, *(axes.setdefault(item.name, f"x{len(axes)}") for item in bound))
             case _:
                 parts = (getattr(value, "op", getattr(value, "bits", None)), *parts)
         found.append((type(value).__name__, lets[name].dtype, parts))
-    return tuple(found)
+    return tuple(found), tuple(axes)

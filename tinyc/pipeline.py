@@ -92,10 +92,7 @@ def compile_program(program: Program, options: Options) -> Built:
     align_params(book, program)
     warnings = [*of_program(program), *check_book(book, program)]
     rules = load_rules(options.rules)
-    # a streaming reduction needs its scores one at a time, so that no row is too long for it; what does not stream is
-    # held by the check of every Region alone then
-    streams = any("streaming" in members for members in rules.active(options.without, options.also).values())
-    apart = () if streams else boundaries(program, book, capacity)
+    apart = boundaries(program, book, capacity)
     clock.lap("index")
     saturation = saturate(
         program, rules, options.without, options.also, options.budget, options.profile, apart

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tinyc
+from tinyc.codegen.playback import play
 from tinyc.egraph.rulefiles import load_rules
 from tinyc.egraph.saturate import saturate
 from tinyc.extract.base import base_program
@@ -145,3 +146,41 @@ def test_a_streaming_reduction_has_no_row_that_could_be_too_long() -> None:
     program = tinyc.trace(fn, tinyc.spec("fp32", (2, 2)), tinyc.spec("fp32", (chip // 4 + 1, 2)))
     (kernel,) = tinyc.optimize_and_compile(program, also=("streaming",), cost_model=Launches()).kernels
     assert any(isinstance(let.value, Stream) for let in kernel.region.lets)
+
+
+def products(region: Region) -> int:
+    lets = {let.name: let.value for let in region.lets}
+    return sum(
+        isinstance(value, Reduce) and getattr(lets[value.body], "op", None) == "MUL"
+        for value in lets.values()
+    )
+
+
+def shared(fn: Callable[[Any], Any], size: int = 8) -> list[Region]:
+    """The Regions of ``fn`` of a square product on a target that keeps rows, where only launches cost."""
+
+    def whole(a: Any, b: Any) -> Any:
+        return fn(a @ b)
+
+    program = tinyc.trace(whole, tinyc.spec("fp16", (size, size)), tinyc.spec("fp16", (size, size)))
+    graph = saturate(program, load_rules()).graph
+    found = extract_program(program, graph, Launches(hardware("sm80")))
+    assert found.extracted is not None
+    inputs = {
+        port.name: np.random.default_rng(n).integers(-2, 3, (size, size)).astype(np.float16)
+        for n, port in enumerate(program.inputs)
+    }
+    (want,) = evaluate(program, inputs)
+    (got,) = play(found.extracted, [inputs[port.name] for port in program.inputs])
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
+    return list(found.extracted.regions)
+
+
+@pytest.mark.spec("004-086")
+def test_a_row_is_kept_but_no_other_copy_of_a_product() -> None:
+    """Beside the maximum of its row a product is there once more; beside its transpose it is another's row, and beside
+    its neighbour in the row it is no row at all: what fans out so is stored (document 004 §6.7-6)."""
+    (row,) = shared(lambda s: s - s.max(axis=-1, keepdims=True))
+    assert products(row) == 2
+    assert all(products(region) <= 1 for region in shared(lambda s: s + s.permute(1, 0)))
+    assert all(products(region) <= 1 for region in shared(lambda s: s + s.flip(1)))

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from tinyc.ir.dims import names as names_in
 from tinyc.ir.index import axis as axis_index
-from tinyc.ir.region import Reduce, Region, Stream, free_axes
+from tinyc.ir.region import Reduce, Region, Stream, axis_sizes, free_axes
 from tinyc.ir.tiny import Program
 
 from .book import IndexBook, IndexInfo
-from .bounds import Needs, Uses, axis_sizes
+from .bounds import Needs, Uses
 from .derive import index_book
 from .hints import CAPACITY, row_bytes
 from .sets import TooComplex, Workspace

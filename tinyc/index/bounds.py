@@ -30,12 +30,11 @@ from tinyc.ir.region import (
     Const,
     Let,
     Read,
-    Reduce,
     Region,
     Select,
-    Stream,
     Transpose,
     Within,
+    axis_sizes,
     operands,
 )
 
@@ -122,15 +121,6 @@ def check_access(region: Region, prove: bool = False) -> None:
         point=dict(first.point) if first.point is not None else None,
         value=first.value,
     )
-
-
-def axis_sizes(region: Region) -> dict[str, int]:
-    """The size of every axis of a Region: its iters, then the axes that its reductions bind."""
-    sizes = {axis.name: axis.size for axis in region.iters}
-    for let in region.lets:
-        if isinstance(let.value, Reduce | Stream):
-            sizes |= {axis.name: axis.size for axis in let.value.axes}
-    return sizes
 
 
 def _inside(index: Affine, size: int, sizes: Mapping[str, int]) -> bool:

@@ -14,10 +14,9 @@ from typing import Literal
 
 from tinyc.ir.diagnostics import TinycError, show
 from tinyc.ir.index import Affine, axis
-from tinyc.ir.region import MemRef, Reduce, Region, Stream
+from tinyc.ir.region import MemRef, Reduce, Region, Stream, axis_sizes
 
 from .boundaries import boundaries, fused_fault
-from .bounds import axis_sizes
 from .footprint import Footprint, Halo, footprint
 from .hints import CAPACITY
 from .ranges import simplify

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 from tinyc.ir.diagnostics import TinycError, show
 from tinyc.ir.explicit import point
-from tinyc.ir.region import MemRef, Read, Reduce, Region, Stream, Within
+from tinyc.ir.region import MemRef, Read, Reduce, Region, Stream, Within, axis_sizes
 
 from .boundaries import fused_fault, kept_axes
-from .bounds import axis_sizes
 from .compute_at import ComputeAt, MinBuffer, Tile, checked_tile
 from .dependences import dependences, region_statements
 from .footprint import Footprint, Halo, footprint, sides_of

@@ -23,9 +23,9 @@ from functools import cached_property
 from itertools import zip_longest
 
 from tinyc.ir.index import Affine, axis, lit
-from tinyc.ir.region import MemRef, Read, Region
+from tinyc.ir.region import MemRef, Read, Region, axis_sizes
 
-from .bounds import Needs, Uses, axis_sizes
+from .bounds import Needs, Uses
 from .ranges import simplify
 from .sets import IntSet, TooComplex, Workspace
 

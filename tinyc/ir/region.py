@@ -231,6 +231,15 @@ def free_axes(region: Region) -> dict[str, frozenset[str]]:
     return free
 
 
+def axis_sizes(region: Region) -> dict[str, int]:
+    """The size of every axis: the iters, then those that reductions bind."""
+    sizes = {axis.name: axis.size for axis in region.iters}
+    for let in region.lets:
+        if isinstance(let.value, Reduce | Stream):
+            sizes |= {axis.name: axis.size for axis in let.value.axes}
+    return sizes
+
+
 def anonymous(region: Region) -> Region:
     """``region`` without the names that a user gave: equal for kernels that compute the same from other buffers."""
     names = {ref.name: f"b{number}" for number, ref in enumerate((*region.inputs, *region.outputs))}
