@@ -15,6 +15,7 @@ from tinyc.index.analysis_json import analysis_to_json
 from tinyc.index.book_json import book_to_json
 from tinyc.index.core import analyze
 from tinyc.index.derive import index_book
+from tinyc.index.hints import plan_tile
 from tinyc.index.poly_json import view_to_json
 from tinyc.index.polyview import poly_view
 from tinyc.ir.diagnostics import TinycError
@@ -78,10 +79,10 @@ def _regions(extracted: Extracted, signature: Signature) -> list[dict[str, Any]]
 
 
 def analyses(extracted: Extracted, arch: str) -> list[dict[str, Any]]:
-    """What Poly Core says of each kernel."""
+    """What Poly Core says of each kernel, cut as its Plan cuts it."""
+    pairs = zip(extracted.regions, extracted.plans, strict=True)
     return [
-        {"region": region.name, **analysis_to_json(analyze(region, target=arch))["analysis"]}
-        for region in extracted.regions
+        analysis_to_json(analyze(region, plan_tile(region, plan), arch))["analysis"] for region, plan in pairs
     ]
 
 

@@ -141,11 +141,12 @@ def test_conv_silu(golden: Golden) -> None:
     assert any("r2" in text and text.endswith("-1") for text in offsets)
     (analysis,) = seen["analysis"]
     assert sorted(analysis["compute_at"]["halo"]["sides"].values()) == [[1, 1], [1, 1]]
+    assert analysis["tail_axes"] == ["r0"]  # 64 of the 288 summed points: seven channels of nine taps each
     (kernel,) = compiled_regions(compiled)
     assert any(isinstance(let.value, Select) for let in kernel.lets)
     (plan,) = seen["plan"]
     assert plan["stages"] == 3 and plan["warp_tile"] == "64x32" and plan["vectorize"]["width"] == 8
-    assert plan["async"]["enable"]
+    assert plan["async"]["enable"] and plan["predicate_tail"] == ["k.i.i"]
     assert [edge["buffer"] for edge in plan["local_edges"] if edge["from"] == "X"] == ["smem_ring"]
     check_golden(compiled, golden)
     check_runs(CONV)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from core_regions import F32, Made, conv, points, region
 
+import tinyc
 from tinyc.index.analysis_json import analysis_to_json
 from tinyc.index.compute_at import MinBuffer
 from tinyc.index.core import Carried, analyze
 from tinyc.index.footprint import Halo
-from tinyc.index.hints import BankConflict, Barrier, conflict_ways
+from tinyc.index.hints import BankConflict, Barrier, conflict_ways, plan_tile
 from tinyc.index.sets import Workspace
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.dtypes import DType, to_bits
 from tinyc.ir.explicit import explicit
 from tinyc.ir.index import axis
+from tinyc.ir.plan import Contraction, Plan
 from tinyc.ir.region import Axis, Cast, MemRef, Read, Region, Stream
 
 
@@ -209,3 +212,32 @@ def test_questions_that_are_none() -> None:
     with pytest.raises(TinycError) as raised:
         analyze(gemm(4, 4, 4), target="sm70")
     assert raised.value.kind == "TargetUnavailable"
+
+
+@pytest.mark.spec("004-098")
+@pytest.mark.parametrize(
+    ("size", "width", "tile", "tail"),
+    [(64, 48, (32, 16, 8), ()), (65, 48, (32, 16, 8), ("i0",)), (20, 48, (32, 16, 8), ("i0",)), (64, 50, (32, 16, 7), ("i1", "r0"))],
+)  # fmt: skip
+def test_tails_are_those_of_the_plan(
+    size: int, width: int, tile: tuple[int, int, int], tail: tuple[str, ...]
+) -> None:
+    program = tinyc.trace(lambda a, b: a @ b, tinyc.spec("fp32", (size, 24)), tinyc.spec("fp32", (24, width)))
+    (kernel,) = tinyc.optimize_and_compile(program).kernels
+    cut = plan_tile(kernel.region, replace(kernel.plan, tile=tile))
+    assert cut == dict(zip(("i0", "i1", "r0"), tile, strict=True))
+    assert analyze(kernel.region, cut).tail_axes == tail
+
+
+def test_a_flattened_role_is_cut_from_its_innermost_axis() -> None:
+    axes = tuple(Axis(name, size) for name, size in (("i0", 2), ("i1", 16), ("i2", 10), ("i3", 6)))
+    region = Region("k", axes, (), (), (), ())
+    roles = Contraction("s", "a", "b", (), ("i0", "i1", "i2"), ("i3",), ())
+    assert plan_tile(region, Plan("contraction", roles, tile=(64, 8, 1))) == {
+        "i0": 1,
+        "i1": 6,
+        "i2": 10,
+        "i3": 8,
+    }
+    assert plan_tile(region, Plan(tile=(1, 4, 1))) == {"i0": 1, "i1": 1, "i2": 1, "i3": 4}
+    assert plan_tile(region, Plan()) is None

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tinyc.ir.region import Binary, Cast, Read, Reduce, Region, Select
+from tinyc.ir.plan import Plan
+from tinyc.ir.region import Binary, Cast, Read, Reduce, Region, Select, axis_sizes
 from tinyc.ir.resources import LIMITS
 from tinyc.ir.schedule import BARRIER_MODELS
 
@@ -115,6 +116,26 @@ def default_tile(region: Region, target: str) -> dict[str, int]:
     if reduce is not None:
         wide = max(reduce.axes, key=lambda axis: axis.size)
         tile[wide.name] = k
+    return tile
+
+
+def plan_tile(region: Region, plan: Plan) -> dict[str, int] | None:
+    """How much of each axis one tile of ``plan`` covers; None where the Plan names no tile.
+
+    The axes of a role are one flattened extent, the last of them innermost: a side of 128 over axes of 16 and 16 takes
+    8 of the outer one and all of the inner one. What is left over falls to the outermost, which may be shorter: a tail.
+    """
+    if plan.tile is None:
+        return None
+    sizes = axis_sizes(region)
+    roles = plan.contraction
+    last = [axis.name for axis in region.iters if axis.size > 1][-1:]
+    groups = ((), last, ()) if roles is None else (roles.m, roles.n, roles.k)
+    tile = {axis.name: 1 for axis in region.iters}
+    for names, side in zip(groups, plan.tile, strict=True):
+        for name in reversed(names):
+            tile[name] = side if name == names[0] else min(sizes[name], side)
+            side = max(1, side // tile[name])
     return tile
 
 
