@@ -6,6 +6,12 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
+from tinyc.ir.jsonc import dumps, parse_json
+from tinyc.ir.region import Region
+from tinyc.ir.region_json import region_from_json, region_to_json
+
 Json = dict[str, Any]
 
 
@@ -124,3 +130,23 @@ DOCUMENTS = {
     "attention": (attention, {"B": 2, "H": 3, "M": 3, "N": 3, "D": 4}),
     "attention_oblong": (attention, {"B": 1, "H": 2, "M": 4, "N": 6, "D": 5}),
 }
+
+
+def loaded(name: str) -> Region:
+    """A document of DOCUMENTS at its sizes."""
+    make, shapes = DOCUMENTS[name]
+    return region_from_json({"region": make()}, shapes)
+
+
+def round_trip(region: Region) -> None:
+    """What is written comes back as the same Region, names of lets and all, and is written as the same bytes."""
+    text = dumps(region_to_json(region))
+    again = region_from_json(parse_json(text))
+    assert again == region
+    assert dumps(region_to_json(again)) == text
+
+
+def integers(region: Region) -> dict[str, np.ndarray]:
+    """Small ones for every input, so that sums of some are exact."""
+    rng = np.random.default_rng(5)
+    return {ref.name: rng.integers(-3, 4, ref.shape).astype(ref.dtype.numpy) for ref in region.inputs}

@@ -11,12 +11,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from tinyc.ir.cpu_tiles import blocks, default_tile, product
-from tinyc.ir.dtypes import DType
 from tinyc.ir.plan import Contraction, Plan
 
 from .emit import Emitter
 from .frames import Block, Frame, Group, Staged, tile_count
-from .host import Host
+from .microkernel import micro_kernel, pack
 
 
 def emit_contraction(emitter: Emitter, roles: Contraction, plan: Plan) -> int | None:
@@ -45,8 +44,8 @@ def emit_contraction(emitter: Emitter, roles: Contraction, plan: Plan) -> int | 
         frame.lines.append(f"  call void @llvm.memset.p0.i64(ptr {sums}, i8 0, i64 {4 * mc * nc}, i1 false)")
         with emitter.loop("0", str(-(-k.size // kc)), -(-k.size // kc), hint="kb", over=k.names) as step:
             depth = _depth(emitter, step, k, kc)
-            _pack(emitter, item.lhs, rows, depth, left, mr)
-            _pack(emitter, item.rhs, columns, depth, right, nr)
+            pack(emitter, item.lhs, rows, depth, left, mr)
+            pack(emitter, item.rhs, columns, depth, right, nr)
             _multiply(emitter, rows, columns, depth, (left, right, tile), (mr, nr, nc))
         frame.staged[roles.reduce] = Staged(
             tile, (Block(m, rows.base, rows.count, mc), Block(n, columns.base, columns.count, nc))
@@ -56,7 +55,7 @@ def emit_contraction(emitter: Emitter, roles: Contraction, plan: Plan) -> int | 
                 loop = emitter.loop("0", part.count, part.extent, hint="i", group=part.group, base=part.base)
                 loops.enter_context(loop)
             emitter.yield_all()
-    emitter.functions.append(micro_kernel(emitter.host, dtype, mr, nr, nc, lanes))
+    emitter.functions.append(micro_kernel(emitter.host, "micro_kernel", dtype, lanes, None, nc))
     return tile_count(outer, parts)
 
 
@@ -72,52 +71,6 @@ def _depth(emitter: Emitter, step: Frame, k: Group, kc: int) -> Block:
 
 def _at(emitter: Emitter, frame: Frame, offset: int) -> str:
     return emitter.once(frame, f"getelementptr inbounds i8, ptr %scratch, i64 {offset}", "s")
-
-
-def _pack(emitter: Emitter, operand: str, part: Block, depth: Block, offset: int, width: int) -> None:
-    """Panels of ``width`` points of ``part``, each depth-major; a last narrower one where the size asks for it."""
-    frame = emitter.top
-    full = emitter.put(frame, f"udiv i64 {part.count}, {width}", "panels")
-    _panels(emitter, operand, part, depth, offset, width, ("0", full, part.extent // width), width)
-    if tail := part.group.size % width:
-        rest = emitter.put(frame, f"urem i64 {part.count}, {width}", "rest")
-        some = emitter.put(frame, f"icmp ne i64 {rest}, 0", "some")
-        more = emitter.put(frame, f"zext i1 {some} to i64", "more")
-        end = emitter.put(frame, f"add nuw nsw i64 {full}, {more}", "end")
-        _panels(emitter, operand, part, depth, offset, width, (full, end, 1), tail)
-
-
-def _panels(
-    emitter: Emitter,
-    operand: str,
-    part: Block,
-    depth: Block,
-    offset: int,
-    width: int,
-    bounds: tuple[str, str, int],
-    inside: int,
-) -> None:
-    begin, end, trip = bounds
-    dtype = emitter.lets[operand].dtype
-    kind = "i32" if dtype is DType.I32 else "float"
-    store = DType.I32 if kind == "i32" else DType.FP32
-    with emitter.loop(begin, end, trip, hint="panel", over=part.group.names) as panel:
-        first = emitter.put(panel, f"mul nuw nsw i64 {panel.index}, {width}", "first")
-        base = emitter.put(panel, f"add nuw nsw i64 {part.base}, {first}", "base")
-        start = emitter.put(panel, f"mul nuw nsw i64 {panel.index}, {width * depth.extent}", "start")
-        with emitter.loop(
-            "0", depth.count, depth.extent, hint="k", group=depth.group, base=depth.base
-        ) as row:
-            line = emitter.put(row, f"mul nuw nsw i64 {row.local}, {width}", "line")
-            line = emitter.put(row, f"add nuw nsw i64 {start}, {line}", "line")
-            with emitter.loop("0", str(inside), inside, hint="x", group=part.group, base=base) as point:
-                emitter.demand([operand])
-                position = emitter.put(point, f"add nuw nsw i64 {line}, {point.local}", "at")
-                panels = _at(emitter, emitter.frames[0], offset)
-                address = emitter.put(
-                    point, f"getelementptr inbounds {kind}, ptr {panels}, i64 {position}", "p"
-                )
-                emitter.store(point, emitter.value(operand), address, store)
 
 
 def _multiply(
@@ -149,55 +102,3 @@ def _multiply(
 def _step(emitter: Emitter, frame: Frame, pointer: str, index: str, stride: int) -> str:
     offset = emitter.put(frame, f"mul nuw nsw i64 {index}, {stride}", "o")
     return emitter.put(frame, f"getelementptr inbounds i8, ptr {pointer}, i64 {offset}", "p")
-
-
-def micro_kernel(host: Host, dtype: DType, mr: int, nr: int, nc: int, lanes: int | None = None) -> str:
-    """c[MR, NR] += a[k, MR] * b[k, NR], all of c in vector registers; rows of c are NC apart. ``lanes`` of a vector:
-    as many as the CPU has, unless it is said."""
-    lanes = lanes or host.lanes
-    kind = "i32" if dtype is DType.I32 else "float"
-    vector = f"<{lanes} x {kind}>"
-    cells = [(i, j) for i in range(mr) for j in range(nr // lanes)]
-    out = [
-        f"; c[{mr}, {nr}] += a[k, {mr}] * b[k, {nr}]",
-        "define internal void @micro_kernel(ptr noalias %a, ptr noalias %b, i64 %k, ptr noalias %c) noinline nounwind {",
-        "entry:",
-    ]
-    for i, j in cells:
-        out.append(f"  %c{i}.{j}.p = getelementptr inbounds {kind}, ptr %c, i64 {i * nc + j * lanes}")
-        out.append(f"  %c{i}.{j} = load {vector}, ptr %c{i}.{j}.p, align 4")
-    out += ["  br label %sum", "sum:", "  %p = phi i64 [ 0, %entry ], [ %p.next, %sum ]"]
-    for i, j in cells:
-        out.append(f"  %s{i}.{j} = phi {vector} [ %c{i}.{j}, %entry ], [ %t{i}.{j}, %sum ]")
-    out.append(f"  %b.at = mul nuw nsw i64 %p, {nr}")
-    out.append(f"  %b.row = getelementptr inbounds {kind}, ptr %b, i64 %b.at")
-    out.append(f"  %a.at = mul nuw nsw i64 %p, {mr}")
-    out.append(f"  %a.row = getelementptr inbounds {kind}, ptr %a, i64 %a.at")
-    for j in range(nr // lanes):
-        out.append(f"  %b{j}.p = getelementptr inbounds {kind}, ptr %b.row, i64 {j * lanes}")
-        out.append(f"  %b{j} = load {vector}, ptr %b{j}.p, align 4")
-    for i in range(mr):
-        out.append(f"  %a{i}.p = getelementptr inbounds {kind}, ptr %a.row, i64 {i}")
-        out.append(f"  %a{i}.s = load {kind}, ptr %a{i}.p, align 4")
-        out.append(f"  %a{i}.i = insertelement {vector} poison, {kind} %a{i}.s, i32 0")
-        out.append(
-            f"  %a{i} = shufflevector {vector} %a{i}.i, {vector} poison, <{lanes} x i32> zeroinitializer"
-        )
-        for j in range(nr // lanes):
-            product = f"{vector} %a{i}, {vector} %b{j}"
-            if kind == "float" and host.fma:
-                out.append(
-                    f"  %t{i}.{j} = call {vector} @llvm.fma.v{lanes}f32({product}, {vector} %s{i}.{j})"
-                )
-                continue
-            f = "f" if kind == "float" else ""
-            out.append(f"  %m{i}.{j} = {f}mul {vector} %a{i}, %b{j}")
-            out.append(f"  %t{i}.{j} = {f}add {vector} %s{i}.{j}, %m{i}.{j}")
-    out += [
-        "  %p.next = add nuw nsw i64 %p, 1",
-        "  %more = icmp slt i64 %p.next, %k",
-        "  br i1 %more, label %sum, label %done",
-        "done:",
-    ]
-    out += [f"  store {vector} %t{i}.{j}, ptr %c{i}.{j}.p, align 4" for i, j in cells]
-    return "\n".join([*out, "  ret void", "}", ""])

@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from tinyc.ir.dtypes import from_bits
+from tinyc.ir.dtypes import DType, from_bits
 from tinyc.ir.region import Axis, Const, Let, Stream
 from tinyc.ir.streams import Walk, walk_of
 
-from .contraction import _pack as pack
 from .emit import Emitter
 from .frames import Block, Frame, Group, Staged, tile_count
-from .host import Host
 from .library import float_literal
+from .microkernel import micro_kernel, pack
 from .stream import LOWEST, exponential
 
 #: rows and columns of a block of scores
@@ -79,7 +78,8 @@ class _Walk:
             frame.staged |= sums
             self.yield_all(rows)
         for (lda, ldc), name in self.kernels.items():
-            emitter.functions.append(tile_kernel(emitter.host, name, self.mr, self.nr, lda, ldc))
+            host = emitter.host
+            emitter.functions.append(micro_kernel(host, name, DType.FP32, host.lanes, lda, ldc))
         return tile_count(self.outer, blocks)
 
     # ---- parts of the walk ------------------------------------------------------------------------------
@@ -109,6 +109,7 @@ class _Walk:
         assert product is not None
         group = Group(product.axes)
         place = emitter.reserve(4 * self.height * group.size)
+        self.clear(emitter.top, place, self.height * group.size)
         depth = Block(group, "0", str(group.size), group.size)
         with self.loop(rows), self.loop(depth):
             emitter.demand([product.lhs])
@@ -311,50 +312,3 @@ class _Walk:
 
 def _up(size: int, unit: int) -> int:
     return -(-size // unit) * unit
-
-
-def tile_kernel(host: Host, name: str, mr: int, nr: int, lda: int, ldc: int) -> str:
-    """c[MR, NR] += a[MR, k] * b[k, NR], all of c in vector registers; rows of a are LDA apart, rows of c LDC."""
-    lanes = host.lanes
-    vector = f"<{lanes} x float>"
-    cells = [(i, j) for i in range(mr) for j in range(nr // lanes)]
-    out = [
-        f"; c[{mr}, {nr}] += a[{mr}, k] * b[k, {nr}]",
-        f"define internal void @{name}(ptr noalias %a, ptr noalias %b, i64 %k, ptr noalias %c) noinline nounwind {{",
-        "entry:",
-    ]
-    for i, j in cells:
-        out.append(f"  %c{i}.{j}.p = getelementptr inbounds float, ptr %c, i64 {i * ldc + j * lanes}")
-        out.append(f"  %c{i}.{j} = load {vector}, ptr %c{i}.{j}.p, align 4")
-    out += ["  br label %sum", "sum:", "  %p = phi i64 [ 0, %entry ], [ %p.next, %sum ]"]
-    for i, j in cells:
-        out.append(f"  %s{i}.{j} = phi {vector} [ %c{i}.{j}, %entry ], [ %t{i}.{j}, %sum ]")
-    out.append(f"  %b.at = mul nuw nsw i64 %p, {nr}")
-    out.append("  %b.row = getelementptr inbounds float, ptr %b, i64 %b.at")
-    out.append("  %a.row = getelementptr inbounds float, ptr %a, i64 %p")
-    for j in range(nr // lanes):
-        out.append(f"  %b{j}.p = getelementptr inbounds float, ptr %b.row, i64 {j * lanes}")
-        out.append(f"  %b{j} = load {vector}, ptr %b{j}.p, align 4")
-    for i in range(mr):
-        out.append(f"  %a{i}.p = getelementptr inbounds float, ptr %a.row, i64 {i * lda}")
-        out.append(f"  %a{i}.s = load float, ptr %a{i}.p, align 4")
-        out.append(f"  %a{i}.i = insertelement {vector} poison, float %a{i}.s, i32 0")
-        splat = f"shufflevector {vector} %a{i}.i, {vector} poison, <{lanes} x i32> zeroinitializer"
-        out.append(f"  %a{i} = {splat}")
-        for j in range(nr // lanes):
-            product = f"{vector} %a{i}, {vector} %b{j}"
-            if host.fma:
-                out.append(
-                    f"  %t{i}.{j} = call {vector} @llvm.fma.v{lanes}f32({product}, {vector} %s{i}.{j})"
-                )
-                continue
-            out.append(f"  %m{i}.{j} = fmul {product.replace(vector + ' %b', '%b')}")
-            out.append(f"  %t{i}.{j} = fadd {vector} %s{i}.{j}, %m{i}.{j}")
-    out += [
-        "  %p.next = add nuw nsw i64 %p, 1",
-        "  %more = icmp slt i64 %p.next, %k",
-        "  br i1 %more, label %sum, label %done",
-        "done:",
-    ]
-    out += [f"  store {vector} %t{i}.{j}, ptr %c{i}.{j}.p, align 4" for i, j in cells]
-    return "\n".join([*out, "  ret void", "}", ""])

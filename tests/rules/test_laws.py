@@ -15,6 +15,7 @@ from tinyc.egraph import encode, graph
 from tinyc.egraph.rulefiles import CLASSES, forms_of, list_rules, load_rules
 from tinyc.egraph.vocabulary import VOCABULARY
 from tinyc.extract import view
+from tinyc.ir.dtypes import WIDENING, DType
 
 RULES = written_rules()
 MAX_ATOMS = 4
@@ -238,3 +239,14 @@ def test_every_term_of_a_program_has_the_arguments_that_the_vocabulary_says() ->
     for name, args in (*encoded.terms, *encoded.facts, *((name, args) for name, args, _ in encoded.sets)):
         if name not in CONTAINERS:
             assert len(args) == arity[name], name
+
+
+def test_python_and_the_rules_agree_which_casts_keep_every_value() -> None:
+    """Behind these alone, a contraction's operand is still loaded as it is."""
+    facts = [
+        tuple(DType(str(dtype).strip('"')) for dtype in form[1:])
+        for form in parse((FOLDER / "prop.egg").read_text())
+        if isinstance(form, list) and form[0] == "widening"
+    ]
+    assert len(facts) == len(set(facts))
+    assert set(facts) == WIDENING

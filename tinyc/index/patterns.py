@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tinyc.ir.dtypes import DType, to_bits
+from tinyc.ir.dtypes import WIDENING, DType, to_bits
 from tinyc.ir.index import Affine, axis
 from tinyc.ir.tiny import Dim
 
 from .ranges import text
-from .walk import WIDENING, Guard, Point, Walk
+from .walk import Guard, Point, Walk
 
 Pattern = Literal["matmul", "conv"]
 

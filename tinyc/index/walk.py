@@ -23,16 +23,6 @@ MAX_STEPS = 32
 """An index that takes more goes through no further RESHAPE or VIEW, whose value is then copied (rules/bounds.egg). Nor
 does one that isl would not take."""
 
-WIDENING = frozenset(
-    {
-        (DType.FP16, DType.FP32),
-        (DType.BF16, DType.FP32),
-        (DType.BOOL, DType.I32),
-        (DType.BOOL, DType.FP32),
-    }
-)
-"""Casts that keep every value."""
-
 
 @dataclass(frozen=True, slots=True)
 class Point:

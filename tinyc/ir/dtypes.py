@@ -91,3 +91,14 @@ def from_bits(bits: int, dtype: DType) -> float | int | bool:
     if dtype is DType.BOOL:
         return bool(bits)
     return float(np.asarray(bits, dtype=_BITS[dtype.itemsize]).view(dtype.numpy).astype(np.float32))
+
+
+WIDENING = frozenset(
+    {
+        (DType.FP16, DType.FP32),
+        (DType.BF16, DType.FP32),
+        (DType.BOOL, DType.I32),
+        (DType.BOOL, DType.FP32),
+    }
+)
+"""Casts that keep every value; rules/prop.egg has the same."""

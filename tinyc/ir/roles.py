@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .dtypes import DType
+from .dtypes import WIDENING, DType
 from .plan import Contraction
 from .region import Binary, Cast, Const, Let, Read, Reduce, Region, Select, Stream, Within, free_axes
-
-WIDENING = frozenset(
-    {
-        (DType.FP16, DType.FP32),
-        (DType.BF16, DType.FP32),
-        (DType.BOOL, DType.I32),
-        (DType.BOOL, DType.FP32),
-    }
-)
-"""Casts that keep every value; rules/prop.egg has the same."""
 
 
 def contraction_of(region: Region) -> Contraction | None:
