@@ -10,14 +10,18 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo test test-browser test-slow lint format clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
 	@$(BIN)/python docs/examples/demo.py
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu" tests
+	$(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu and not browser" tests
+
+# the HTML report in headless Chromium: the system's package `chromium`
+test-browser: $(INSTALLED)
+	$(BIN)/python -m pytest -q -m browser tests
 
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n 2 -m "slow and not gpu" --hypothesis-profile=explore tests

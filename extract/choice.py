@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from .cost import Work, loop_points, points, weight
+from tinyc.ir.index import Affine
+
+from .cost.model import Work, loop_points, points, weight
+from .cost.schedule import Schedule
 from .view import LEVEL, Buffer, Item, View, Way, axis_id
 
 Key = tuple[str, bool]
@@ -71,32 +74,85 @@ def acyclic(root: Key, items: Mapping[Key, Item]) -> bool:
     return True
 
 
-def item_work(view: View, cls: str, item: Item, tiled: bool = True, scanned: bool = False) -> Work:
+def item_work(
+    view: View,
+    cls: str,
+    item: Item,
+    tiled: bool = True,
+    scanned: bool = False,
+    schedule: Schedule | None = None,
+    moved: float = 0.0,
+    gathered: float = 0.0,
+) -> Work:
     """The work of evaluating one item wherever its class is needed in a kernel, its operands not counted.
 
     A contraction is tiled where it is the kernel's only reduction and runs over the kernel's output axes, or over
     those and the axes of a scan (``scanned``). Of a stream's two products the second is tiled as well.
+    ``schedule``: how a tiled contraction runs. Of a Read, ``moved``: bytes of its buffer; ``gathered``: elements that the
+    tiles of a contraction load by it, one by one.
     """
     if item.head == "Contract":
         axes, free = bound_axes(item), view.free[cls]
         _, _, m, n, _ = item.payload
         count = points((*free, *axes))
         tiled = tiled and bool(m) and bool(n) and (scanned or all(axis_id(axis) < LEVEL for axis in free))
+        if tiled:
+            return _product(2 * count, view, item.children) + Work(values=2, schedule=schedule)
         again = weight("Reduce") + 1  # untiled: a product and a step of a reduction per point
-        work = Work(flops=2 * count) if tiled else Work(ops=again * loop_points(free) * points(axes))
-        return work + Work(values=2)
+        return Work(ops=again * loop_points(free) * points(axes), values=2)
     if item.head == "Scan":
-        return Work(ops=weight("Scan") * points((*view.free[cls], *bound_axes(item))), values=1)
+        rows = points(view.free[cls])
+        each = weight("Scan") * points(bound_axes(item)) + weight("Row")
+        return Work(ops=each * rows, values=1)
     if item.head == "Stream":
         scan, weights = (view.free[child] for child in item.children)
         count = points((*view.free[cls], *bound_axes(item)))
         if scan - weights and weights - scan - frozenset(bound_axes(item)):
-            return Work(flops=2 * count, values=2)
+            return _product(2 * count, view, item.children[1:]) + Work(values=2)
         return Work(ops=weight("Stream") * count, values=1)
     if item.head == "Reduce":
         turns = loop_points(view.free[cls]) * points(bound_axes(item))
         return Work(ops=weight("Reduce") * turns, values=1)
-    return Work(ops=weight(item.op) * points(view.free[cls]), values=item.head != "Const")
+    if item.head == "Within":
+        return Work(guards=points(view.free[cls]), values=1)
+    strided = 0.0
+    if moved and apart(item.payload[1]):  # type: ignore[arg-type]
+        strided = min(moved, 4 * points(view.free[cls]))
+    ops = weight(item.op) * points(view.free[cls]) + weight("Gather") * gathered
+    return Work(ops=ops, values=item.head != "Const", strided_bytes=strided)
+
+
+COPYING = frozenset({"Read", "Cast", "Const", "Select", "Within"})
+"""What a kernel holds that only moves values."""
+
+
+def as_copy(work: Work) -> Work:
+    """The work of a kernel that only copies: what it reads out of order goes through shared memory."""
+    return replace(work, strided_bytes=0.0, transposed_bytes=work.transposed_bytes + work.strided_bytes)
+
+
+def apart(index: tuple[Affine, ...]) -> bool:
+    """Whether neighbours along the last output axis of a Read, and along the last axis that is summed, both lie apart in
+    the buffer. A reduction may have its rows walked by neighbours."""
+    axes = frozenset().union(*(part.axes() for part in index))
+    moving = [part for part in index if part.axes()]
+    if not moving:
+        return False
+    outer = max((axis for axis in axes if axis_id(axis) < LEVEL), key=axis_id, default=None)
+    inner = max((axis for axis in axes if axis_id(axis) >= LEVEL), key=axis_id, default=None)
+    return all(axis not in moving[-1].axes() for axis in (outer, inner) if axis is not None)
+
+
+def _product(flops: float, view: View, operands: tuple[str, ...]) -> Work:
+    """``flops`` of a tiled product: on matrix units where all operands are loaded as fp16 or bf16."""
+    return Work(flops=flops) if all(_widened(view, cls) for cls in operands) else Work(vector_flops=flops)
+
+
+def _widened(view: View, cls: str) -> bool:
+    """Whether an operand is loaded in a narrower type than it is multiplied in."""
+    items = view.items.get(cls, ())
+    inner = (item.children[1] for item in items if item.head == "Select")
+    return any(item.head == "Cast" for item in items) or any(_widened(view, child) for child in inner)
 
 
 def tiles(view: View, items: Mapping[Key, Item], rows: bool = False) -> tuple[bool, bool]:

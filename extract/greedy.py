@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from .choice import Choice, Kernel, evaluations
 from .problem import Problem
 from .relaxation import TIE, Pass
-from .view import View
+from .view import Item, View, axis_extent
 
 EFFORT = 60_000
 """Options that the passes of :func:`improve` may look at together: a second or two. A count and not a time, so that
@@ -43,9 +43,10 @@ def extract(problem: Problem, shares: Mapping[str, int] | None = None) -> Soluti
     """
     if any(output not in problem.view.buffers for output in problem.view.graph.outputs):
         return None
+    problem, first = _without_streams(problem)
     best: Choice | None = None
     if shares is None:
-        best = _settle(problem, Pass(problem).solve())
+        best = _settle(problem, first)
         if best is None:
             return None
         shares = _evaluated(problem.view, best)
@@ -56,6 +57,24 @@ def extract(problem: Problem, shares: Mapping[str, int] | None = None) -> Soluti
     if shared is not None and (best is None or shared.seconds < best.seconds):
         best = shared
     return None if best is None else Solution(best, shares)
+
+
+def _without_streams(problem: Problem) -> tuple[Problem, Choice | None]:
+    """``problem`` less the Streams that make the program of one pass dearer, and that program. A pass looks at one value at a time, and takes
+    a Stream for what it alone would cost: that all of a softmax is cheaper in other kernels, it does not see."""
+    scores: dict[Hashable, set[str]] = {}
+    for cls, _ in problem.order:
+        for item in problem.view.items.get(cls, ()):
+            if item.head == "Stream":
+                rows = sorted(map(axis_extent, problem.view.free[item.children[0]]))
+                scores.setdefault((*item.payload, *rows), set()).add(cls)
+    best = Pass(problem).solve()
+    for classes in scores.values():
+        other = problem.barring(frozenset(classes))
+        choice = Pass(other).solve()
+        if best is not None and choice is not None and choice.seconds < best.seconds * (1 - TIE):
+            problem, best = other, choice
+    return problem, best
 
 
 def improve(problem: Problem, best: Choice) -> Choice:
@@ -111,11 +130,19 @@ def _evaluated(view: View, choice: Choice) -> dict[str, int]:
         own = Counter(
             view.origin(key[0])
             for key in evaluations(view, kernel.root, kernel.items)
-            if kernel.items[key].head != "Read"
+            if not _is_own(view, key[0], kernel.items[key])
         )
         for origin, count in own.items():
             counts[origin] = counts.get(origin, 0) + (count if count > 2 else 1)
-    found = {}
+    found: dict[str, int] = {}
     for name, buffer in view.buffers.items():
         found[name] = max((counts.get(view.origin(way.root), 1) for way in buffer.ways), default=1)
     return found
+
+
+def _is_own(view: View, cls: str, item: Item) -> bool:
+    """Whether a value is read from its own buffer; from another, as of a transposed view, it might have one."""
+    if item.head != "Read":
+        return False
+    ways = view.buffers[str(item.payload[0])].ways
+    return any(view.origin(way.root) == view.origin(cls) for way in ways)

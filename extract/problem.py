@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from .choice import Key, children_of, item_work
-from .cost import CostModel, Work
-from .view import Buffer, Item, View, Way
+from tinyc.ir.resources import WARP
+
+from .choice import Key, as_copy, children_of, item_work
+from .cost.model import CostModel, Work, points, weight
+from .cost.schedule import Schedule
+from .tiling import Tiling
+from .view import LEVEL, Buffer, Item, View, Way, axis_extent, axis_id
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An item of a key, with what does not change from pass to pass: own cost, and what it costs more untiled."""
+    """An item of a key, with what does not change from pass to pass: own cost, what it costs more untiled, and what a
+    Read costs less where it is all that a kernel does: a copy goes through shared memory."""
 
     item: Item
     children: tuple[Key, ...]
     own: float
     untiled: float
+    copied: float = 0.0
 
 
 class Problem:
@@ -33,6 +41,8 @@ class Problem:
         self.scans = self.rows or any(
             item.head == "Scan" for cls, _ in self.order for item in view.items.get(cls, ())
         )
+        self.tiling = Tiling(view, model.hardware.limits) if model.hardware.sms else None
+        self.schedules: dict[Item, Schedule | None] = {}
         self.bit = {key: number for number, key in enumerate(self.order)}
         self.options = {key: [self._option(key, item) for item in _items(view, key)] for key in self.order}
         self.size = sum(map(len, self.options.values())) or 1
@@ -65,13 +75,121 @@ class Problem:
         other.stored = classes
         return other
 
+    def barring(self, classes: frozenset[str]) -> Problem:
+        """The same without the Streams of ``classes``."""
+        other = copy.copy(self)
+        other.options = {
+            key: [each for each in options if each.item.head != "Stream" or key[0] not in classes]
+            for key, options in self.options.items()
+        }
+        return other
+
+    def work(self, key: Key, item: Item, tiled: bool = True, scanned: bool = False) -> Work:
+        """The work of an item in a kernel; a contraction that is tiled by itself has the Schedule that suits it best."""
+        schedule = self._schedule(key, item) if item.head == "Contract" and tiled else None
+        read = item.head == "Read" and not key[1]
+        moved = self.bytes(self.view.buffers[str(item.payload[0])]) if read else 0
+        moved = moved if moved > self.model.hardware.near else 0
+        gathered = self._gathers.get((key[0], item), 0.0) if key[1] else 0.0
+        return item_work(self.view, key[0], item, tiled, scanned, schedule, moved, gathered)
+
     def _option(self, key: Key, item: Item) -> Option:
         own = self.model.seconds(item_work(self.view, key[0], item, scanned=self.scans))
-        untiled = 0.0
+        untiled = copied = 0.0
+        if item.head == "Read":
+            work = self.work(key, item)
+            own = self.model.seconds(work)
+            copied = own - self.model.seconds(as_copy(work))
+        if (
+            item.head == "Reduce"
+            and self.tiling
+            and any(each.head == "Contract" for each in self.view.items[key[0]])
+        ):
+            # a product as loops: of few results, most of the machine stands idle as it does where they are tiles
+            turns = item_work(self.view, key[0], item)
+            outer = (axis for axis in self.view.free[key[0]] if axis_id(axis) < LEVEL)
+            shape = [axis_extent(axis) for axis in sorted(outer, key=axis_id)]
+            idle = self.model.kernel(self.spread(turns + turns, shape, {})) - self.model.kernel(turns + turns)
+            own += max(0.0, idle)
+        if item.head in ("Scan", "Stream") and key[0] in self._walks:
+            walk = self._walks[key[0]]
+            own *= self.idle((walk.blocks, walk.threads))
         if item.head == "Contract":
             loops = self.model.seconds(item_work(self.view, key[0], item, tiled=False))
+            own = max(own, self._scheduled(key, item))
             untiled = max(loops - own, 0.0)
-        return Option(item, children_of(key, item), own, untiled)
+        return Option(item, children_of(key, item), own, untiled, copied)
+
+    def idle(self, shape: Iterable[int]) -> float:
+        """The threads that keep the machine busy over those that the points of ``shape`` have work for, at least 1."""
+        row = self.model.hardware
+        return max(1.0, row.sms * row.busy_warps * WARP / math.prod(shape)) if self.tiling else 1.0
+
+    @cached_property
+    def _walks(self) -> dict[str, Schedule]:
+        """How Streams run, by their classes and those of their scans."""
+        found: dict[str, Schedule] = {}
+        for cls, _ in self.order if self.tiling else ():
+            for item in self.view.items.get(cls, ()):
+                if item.head == "Stream" and self.tiling is not None:
+                    found[cls] = found[item.children[0]] = self.tiling.walk(item)
+        return found
+
+    @cached_property
+    def _gathers(self) -> dict[tuple[str, Item], float]:
+        """The elements that the tiles of a contraction load by a Read, one by one: of the contraction that has fewest."""
+        found: dict[tuple[str, Item], float] = {}
+        for cls, loaded in self.order if self.tiling else ():
+            for item in () if loaded else self.view.items.get(cls, ()):
+                if item.head == "Contract" and (schedule := self._schedule((cls, False), item)) is not None:
+                    assert self.tiling is not None
+                    for child in item.children:
+                        for place in self.tiling.shifted(item, child):
+                            found[place] = min(schedule.gathered, found.get(place, math.inf))
+        return found
+
+    def spread(self, work: Work, shape: Sequence[int], items: Mapping[Key, Item]) -> Work:
+        """The work of a kernel that fills ``shape`` with the blocks that suit it, where the machine has any."""
+        if self.tiling is None or work.schedule is not None:
+            return work
+        walks = [self.tiling.walk(item) for item in items.values() if item.head == "Stream"]
+        if walks:
+            return replace(work, schedule=max(walks, key=lambda walk: walk.blocks))
+        each = (replace(work, schedule=schedule) for schedule in self.tiling.loops(shape))
+        return min(each, key=self.model.kernel)
+
+    def _schedule(self, key: Key, item: Item) -> Schedule | None:
+        """The Schedule with which a contraction by itself takes the least."""
+        if self.tiling is None:
+            return None
+        if item not in self.schedules:
+            work = item_work(self.view, key[0], item) + self._loaded(item)
+            pairs = (
+                (self.model.kernel(replace(work, schedule=each)), each)
+                for each in self.tiling.schedules(item)
+            )
+            self.schedules[item] = min(pairs, key=lambda pair: pair[0], default=(0.0, None))[1]
+        return self.schedules[item]
+
+    def _scheduled(self, key: Key, item: Item) -> float:
+        """What a contraction takes beside loading its operands once, with the blocks that its result has."""
+        schedule = self._schedule(key, item)
+        if schedule is None:
+            return 0.0
+        loaded = self._loaded(item)
+        work = replace(item_work(self.view, key[0], item) + loaded, schedule=schedule)
+        return self.model.kernel(work) - self.model.kernel(loaded)
+
+    def _loaded(self, item: Item) -> Work:
+        """A contraction's operands, each loaded from the smallest buffer that it may be loaded from, and widened."""
+        assert self.tiling is not None
+        sizes = (
+            (self.bytes(self.view.buffers[str(read.payload[0])]) for _, read, _ in self.tiling.reads(cls))
+            for cls in item.children
+        )
+        load = weight("Read") + weight("Cast")
+        ops = sum(load * points(self.view.free[cls]) for cls in item.children)
+        return Work(ops=ops, bytes_read=sum(min(each, default=0) for each in sizes))
 
     def bytes(self, buffer: Buffer) -> int:
         if buffer.arg is not None:

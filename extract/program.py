@@ -13,10 +13,13 @@ from tinyc.ir.tiny import Program
 
 from .choice import Choice
 from .chosen import ChosenClass, chosen_classes
-from .cost import CostModel
+from .cost.model import CostModel
+from .exact.exact import exact
+from .exact.proof import GREEDY, Effort, Proof, unproven
 from .greedy import extract, improve
 from .problem import Problem
 from .regions import Built, build
+from .report.decisions import Deferred, Known, Later, decide, no_decisions
 from .view import View
 
 MAX_STORING_ROUNDS = 4
@@ -25,16 +28,23 @@ MAX_STORING_ROUNDS = 4
 
 @dataclass(frozen=True)
 class Found:
-    """``extracted``: None where no whole program could be had. ``fused``: Region name -> ids of the document's nodes
+    """What was extracted.
+
+    ``extracted``: None where no whole program could be had. ``fused``: Region name -> ids of the document's nodes
     whose values it computes, in document order. ``malformed``: e-nodes that no program can hold, in words.
     ``fault``: what is wrong with a Region that was built; the program is not to be used then. ``classes``: where in the
-    e-graph each value comes from."""
+    e-graph each value comes from. ``view``, ``choice``: what was chosen from, and what was. ``decide``: what else
+    could have been chosen, worked out when it is called. ``proof``: how good the choice is known to be."""
 
     extracted: Extracted | None
     fused: Mapping[str, tuple[str, ...]]
     malformed: tuple[str, ...]
     fault: str | None
     classes: tuple[ChosenClass, ...] = ()
+    view: View | None = None
+    choice: Choice | None = None
+    decide: Deferred = no_decisions
+    proof: Proof | None = None
 
 
 Legality = Callable[[Region], str | None]
@@ -44,8 +54,19 @@ def _any(region: Region) -> str | None:
     return None
 
 
-def extract_program(program: Program, graph: Graph | None, model: CostModel, legal: Legality = _any) -> Found:
-    """The cheapest program that is found for ``program`` (integer shapes) in its e-graph.
+def extract_program(
+    program: Program,
+    graph: Graph | None,
+    model: CostModel,
+    legal: Legality = _any,
+    effort: Effort = GREEDY,
+    finished: Callable[[Extracted], float] | None = None,
+) -> Found:
+    """The cheapest program that is found for ``program`` (integer shapes) in its e-graph: greedily first, then by the
+    exact search, as far as ``effort`` goes.
+
+    ``finished``: seconds that a program is estimated at once it has its Plans. The search sees less of a kernel; where
+    its choice turns out dearer than the greedy one, that is taken.
 
     ``legal``: says what is wrong with a Region, None where nothing is. A kernel that it refuses is cut where its
     reductions are; if that does not help, ``fault`` says so.
@@ -61,16 +82,25 @@ def extract_program(program: Program, graph: Graph | None, model: CostModel, leg
     best = _cheapest(program, view, model, wrong)
     if best is None:
         return Found(None, {}, malformed, None)
-    choice, extracted = best
+    choice, extracted, problem, proof = _proved(program, view, best, effort, wrong, finished)
     faults = (f"{region.name}, {text}" for region in extracted.regions if (text := wrong(region)))
     fused = _fused(program, view, choice, extracted)
     classes = chosen_classes(program, view, choice, extracted.regions)
-    return Found(extracted, fused, malformed, next(faults, None), classes)
+    nodes = tuple(f"{node.id} {node.arg.get('op', node.uop)}" for node in program.nodes)
+
+    def allowed(other: Choice) -> bool:
+        built = build(program, view, other, problem.rows)
+        return built.repeated | _refused(built, wrong) <= problem.stored
+
+    names = tuple(region.name for region in extracted.regions)
+    known = Known(problem, choice, nodes, names, allowed)
+    later = Later(lambda: decide(known))
+    return Found(extracted, fused, malformed, next(faults, None), classes, view, choice, later, proof)
 
 
 def _cheapest(
     program: Program, view: View, model: CostModel, wrong: Legality
-) -> tuple[Choice, Extracted] | None:
+) -> tuple[Choice, Extracted, Problem] | None:
     sizes = {}
     for number, port in enumerate(program.inputs):
         size = program.types[port.node].dtype.itemsize
@@ -79,22 +109,52 @@ def _cheapest(
         sizes[number] = size
     problem = Problem(view, model, sizes)
     shares: Mapping[str, int] | None = None
-    best: tuple[Choice, Extracted] | None = None
+    best: tuple[Choice, Extracted, Problem] | None = None
     for _ in range(MAX_STORING_ROUNDS):
         found = extract(problem, shares)
         if found is None:
             return best
         choice, shares = found.choice, found.shares
         built = build(program, view, choice, problem.rows)
-        best = choice, built.extracted
+        best = choice, built.extracted, problem
         refused = built.repeated | _refused(built, wrong)
         if refused <= problem.stored:
             choice = improve(problem, choice)
             built = build(program, view, choice, problem.rows)
             kept = built.repeated | _refused(built, wrong) <= problem.stored
-            return (choice, built.extracted) if kept else best
+            return (choice, built.extracted, problem) if kept else best
         problem = problem.storing(problem.stored | refused)
     return best
+
+
+def _proved(
+    program: Program,
+    view: View,
+    best: tuple[Choice, Extracted, Problem],
+    effort: Effort,
+    wrong: Legality,
+    finished: Callable[[Extracted], float] | None,
+) -> tuple[Choice, Extracted, Problem, Proof | None]:
+    """The exact choice, where it is better than the greedy one and can be built, and what is known of it. Reductions that
+    the greedy choice had to store stay stored; where the exact one computes others twice, they are stored as well, and
+    the bound is that of the problem before."""
+    start, extracted, problem = best
+    if not effort:
+        return start, extracted, problem, unproven(problem, start)
+    stored, proof = problem, None
+    for _ in range(MAX_STORING_ROUNDS):
+        choice, found = exact(stored, start, effort)
+        proof = proof or found
+        if choice is start:
+            break
+        built = build(program, view, choice, stored.rows)
+        refused = built.repeated | _refused(built, wrong)
+        if refused <= stored.stored:
+            if finished is not None and finished(built.extracted) > finished(extracted):
+                return start, extracted, problem, proof.of(start, "plans")
+            return choice, built.extracted, stored, proof.of(choice)
+        stored = stored.storing(stored.stored | refused)
+    return start, extracted, problem, (proof or unproven(problem, start)).of(start)
 
 
 def _refused(built: Built, wrong: Legality) -> frozenset[str]:

@@ -8,12 +8,14 @@ two sums over the same values evaluate them twice.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from .choice import Choice, Kernel, Key, acyclic, bound_axes, evaluations, item_work, tiles
-from .cost import Work
+from .choice import Choice, Kernel, Key, bound_axes
+from .cost.model import Work
+from .pricing import priced
 from .problem import Option, Problem
 from .view import Buffer, Item, Way
 
@@ -65,6 +67,7 @@ class Pass:
         self.reductions = 0  # bit sets of the keys that are computed by a reduction, and by a contraction
         self.contractions = 0
         self.scans = 0
+        self.alone = 0  # of those that are computed by a contraction whose tiles are known
         self.fill_cost = [0.0] * len(problem.names)
         self.charged = 0  # bit set of the buffers that cost something to fill
         self.whole_cost = [0.0] * len(problem.names)  # to fill a buffer and all that it needs
@@ -120,6 +123,8 @@ class Pass:
         self.reductions = self.reductions | bit if head in ("Reduce", "Contract") else self.reductions & ~bit
         self.contractions = self.contractions | bit if head == "Contract" else self.contractions & ~bit
         self.scans |= bit if head == "Scan" else 0
+        tiled = self.problem.schedules.get(best.option.item) is not None
+        self.alone = self.alone | bit if tiled else self.alone & ~bit
         self._relax_plain(key, best, plain)
         return _differs(known, best) or _differs(known_plain, self.plain.get(key))
 
@@ -154,22 +159,41 @@ class Pass:
             found for found in self._reads(key, self.bit[key]) if found.option.item.payload[0] != buffer.cls
         )
         best: _Best | None = None
+        least = math.inf  # with what it takes more where the buffer has few points
         for found in (*computed, *copies):
-            if not found.needs >> number & 1 and (best is None or found.total < best.total):
-                best = found
+            if not found.needs >> number & 1:
+                cost = found.total + self._idle(found, way) - found.option.copied
+                if cost < least:
+                    best, least = found, cost
         known = self.fill.get(buffer.cls)
-        if best is None or (known is not None and self.way[buffer.cls] != way and known.total <= best.total):
+        if best is None:
+            return
+        other = self.way.get(buffer.cls, way)
+        if (
+            known is not None
+            and other != way
+            and known.total + self._idle(known, other) - known.option.copied <= least
+        ):
             return
         self.fill[buffer.cls], self.way[buffer.cls] = best, way
         needed = self._sum(self.fill_cost, best.needs & self.charged)
         if buffer.cls not in self.paid:
             written = self.model.seconds(Work(bytes_written=self.problem.bytes(buffer)))
-            whole = best.total - needed + written + self.model.hardware.launch
+            whole = least - needed + written + self.model.hardware.launch
             self.fill_cost[number] = whole / self.shares.get(buffer.cls, 1)
             self.charged |= 1 << number
         self.whole_cost[number] = needed + self.fill_cost[number]
         if _differs(known, best):
             self._touch(self.problem.readers.get(buffer.cls, ()))
+
+    def _idle(self, found: _Best, way: Way) -> float:
+        """What loops over few points take more than on a machine that is evenly full; products in tiles and Streams have
+        it in their own costs."""
+        busy = self.problem.idle(way.shape) - 1
+        if busy <= 0 or found.inside & (self.alone | self.scans):
+            return 0.0
+        moved = self._sum(self.read_cost, found.reads) + self._sum(self.fill_cost, found.needs & self.charged)
+        return max(0.0, found.total - moved - found.option.copied) * busy
 
     def _compute(self, key: Key, option: Option, computed: list[_Best], plain: list[_Best]) -> None:
         """Adds the cheapest way to compute ``key`` by an option that is no Read, and the one without reductions."""
@@ -340,18 +364,7 @@ class Pass:
         way = self.way[buffer.cls]
         root: Key = (way.root, False)
         items = self._items(root, self.fill[buffer.cls])
-        if not acyclic(root, items):
-            return None
-        work = Work(bytes_written=self.problem.bytes(buffer))
-        read = set()
-        tiled, scanned = tiles(self.view, items, self.problem.rows)
-        for key in evaluations(self.view, root, items):
-            item = items[key]
-            work += item_work(self.view, key[0], item, tiled, scanned)
-            if item.head == "Read":
-                read.add(str(item.payload[0]))
-        work += Work(bytes_read=sum(self.problem.bytes(self.view.buffers[name]) for name in read))
-        return Kernel(buffer, way, items, work, self.model.kernel(work))
+        return priced(self.problem, buffer, way, items)
 
     def _items(self, root: Key, filled: _Best) -> dict[Key, Item]:
         """What each key is computed as in a kernel. Where one use of a key takes another way than the best, all do."""

@@ -99,7 +99,7 @@ class View:
         self.items: dict[str, tuple[Item, ...]] = {}
         for name, nodes in graph.classes.items():
             if name in self.free:
-                found = [item for node in nodes if (item := self._item(name, node)) is not None]
+                found = [item for node in nodes if (item := self.item(name, node)) is not None]
                 self.items[name] = tuple(dict.fromkeys(found))
         for row in graph.contracts:
             self._add_contraction(row)
@@ -125,12 +125,12 @@ class View:
         if cls not in self._index:
             self._index[cls] = None  # a cycle of requests has no value
             found = [
-                value for node in self.graph.classes.get(cls, ()) if (value := self._affine(node)) is not None
+                value for node in self.graph.classes.get(cls, ()) if (value := self.affine(node)) is not None
             ]
             self._index[cls] = min(found, key=lambda value: (len(str(value)), str(value)), default=None)
         return self._index[cls]
 
-    def _affine(self, node: ENode) -> Affine | None:
+    def affine(self, node: ENode) -> Affine | None:
         if node.op == "Lit":
             return lit(int(node.args[0]))
         if node.op != "Plus":
@@ -203,7 +203,7 @@ class View:
         nodes = self.graph.classes.get(str(shape), (ENode("vec-of", ()),))
         return tuple(int(size) for size in nodes[0].args)
 
-    def _item(self, cls: str, node: ENode) -> Item | None:
+    def item(self, cls: str, node: ENode) -> Item | None:
         """The node as an Item; None where it depends on axes that its class does not (equal values need not
         mention them, and a use outside their scope would be wrong)."""
         item: Item | None = None
@@ -242,20 +242,20 @@ class View:
             axes -= frozenset(item.payload[0])  # type: ignore[call-overload]
         return item if axes <= self.free[cls] else None
 
-    def _bound(self, cls: str) -> tuple[str, ...]:
+    def bound(self, cls: str) -> tuple[str, ...]:
         """The axes that a reduction over an index vector binds; none where they are not known."""
         vector = self.vector(cls) or ()
         return tuple(name for index in vector for name in sorted(index.axes(), key=axis_id))
 
     def _reduce(self, node: ENode) -> Item | None:
-        bound = self._bound(str(node.args[1]))
+        bound = self.bound(str(node.args[1]))
         op = str(node.args[0])[1:]
         if not bound or not self._known(node, op in REDUCE_OPS, op):
             return None
         return Item("Reduce", op, bound, (str(node.args[2]),))
 
     def _stream(self, node: ENode) -> Item | None:
-        bound, bits = self._bound(str(node.args[0])), int(node.args[3])
+        bound, bits = self.bound(str(node.args[0])), int(node.args[3])
         score, weight = str(node.args[1]), str(node.args[2])
         if not bound or not self._known(node, 0 < bits < INFINITY, str(bits)) or score not in self.free:
             return None

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from browser import browser
 from golden import golden
 from hypothesis import settings
 
@@ -46,6 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and not _has_driver():
         pytest.skip("no NVIDIA driver here")
+    if item.get_closest_marker("browser") and browser() is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
 
 
 def _has_driver() -> bool:

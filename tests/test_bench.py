@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tinyc.bench import BENCHMARKS, gemm, models, scaling
+from tinyc.bench import BENCHMARKS, explanations, gemm, models, scaling
 from tinyc.bench.measure import Benchmark, median_ratio
-from tinyc.bench.programs import MODELS
+from tinyc.bench.programs import MODELS, Model
 from tinyc.cli import main
 
 
@@ -49,6 +49,15 @@ def test_a_product_beside_numpy(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert set(figures) == set(gemm.MEANINGS)
     assert figures["ratio"] == pytest.approx(figures["time_s"] / figures["numpy_time_s"])
     assert figures["peak_bytes"] == figures["arena_bytes"] + figures["scratch_bytes"]
+
+
+def test_what_explanations_cost(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    one = {"small": Model({"a": (3, 4), "b": (4, 5)}, lambda a, b: a @ b, lambda a, b: a @ b)}
+    small = replace(explanations.BENCHMARK, run=lambda repeats, peers: explanations.run(repeats, peers, one))
+    found = json.loads(show(small, monkeypatch, capsys, "--json", "--repeat", "2"))
+    (figures,) = found["cases"].values()
+    assert set(figures) == set(explanations.MEANINGS)
+    assert figures["steps"] > 5 and figures["unchecked"] == 0 and figures["records"] > 0
 
 
 @pytest.mark.slow
@@ -94,7 +103,7 @@ def test_naive_and_numpy_models_agree(name: str) -> None:
 
 
 def test_every_benchmark_says_what_it_is_about() -> None:
-    assert set(BENCHMARKS) == {"cpu-gemm", "cpu-models", "compile-scaling"}
+    assert set(BENCHMARKS) == {"cpu-gemm", "cpu-models", "cpu-estimates", "compile-scaling", "explanations"}
     for name, benchmark in BENCHMARKS.items():
         assert benchmark.name == name
         assert benchmark.about

@@ -283,9 +283,10 @@ class TestReport:
     def test_two_programs_are_compared(self, program: str, capsys: pytest.CaptureFixture[str]) -> None:
         other = write("other.json", affine(size=4000))
         assert main(["report", program, other]) == 0
-        table = capsys.readouterr().out
-        (row,) = [line.split() for line in table.splitlines() if line.startswith("bytes ")]
-        assert float(row[2]) == 1000 * float(row[1])
+        assert "bytes" in capsys.readouterr().out
+        assert main(["report", program, other, "--json"]) == 0
+        totals = {each["name"]: each for each in json.loads(capsys.readouterr().out)["totals"]}
+        assert totals["bytes"]["second"] == 1000 * totals["bytes"]["first"]
 
 
 class TestRules:

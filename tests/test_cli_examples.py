@@ -73,7 +73,7 @@ def test_compile_writes_every_stage(example: Path, capsys: pytest.CaptureFixture
     assert [plan["region"] for plan in stages["plan"]] == regions
     assert [step["debug_name"] for step in stages["exec"]["instructions"]] == regions
 
-    assert main(["report", str(example), *given, "--json"]) == 0
+    assert main(["report", str(example), *given, "--json", "--quick"]) == 0
     report = strict(capsys.readouterr().out)
     kernels = report["kernels"]
     assert [kernel["region"] for kernel in kernels] == regions
@@ -116,7 +116,7 @@ def test_compile_and_report_say_what_came_out(example: Path, capsys: pytest.Capt
     shown = capsys.readouterr()
     header, _, *rows = shown.out.splitlines()
     assert header.split() == ["region", "schedule", "for", "each", "reads", "writes", "kernel"]
-    assert main(["report", str(example), *given, "--target", "sm90"]) == 0
+    assert main(["report", str(example), *given, "--target", "sm90", "--quick"]) == 0
     report = capsys.readouterr()
     assert report.out.startswith("tinyc report, target sm90")
     assert shown.err == report.err == ""

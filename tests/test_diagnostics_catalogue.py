@@ -16,8 +16,8 @@ import pytest
 from command_line import environment
 
 from tinyc import TinycError, functions, load, optimize_and_compile, spec, trace
-from tinyc.extract.default_plan import default_plan
-from tinyc.extract.hardware import hardware
+from tinyc.extract.cost.hardware import hardware
+from tinyc.extract.plans.default_plan import default_plan
 from tinyc.ir import CATALOGUE, CODES, Diagnostic
 from tinyc.ir.check_plan import check_plan
 from tinyc.ir.diagnostics import Severity
@@ -206,7 +206,7 @@ def test_every_kind_has_a_producer() -> None:
 
 def test_pages_that_messages_name_exist() -> None:
     for path in sources():
-        for page in re.findall(r"\b(?:docs|rules)/[\w/]+\.\w+", path.read_text(encoding="utf-8")):
+        for page in re.findall(r"\b(?:docs|rules)/[\w/]+(?:\.\w+)+", path.read_text(encoding="utf-8")):
             assert (PAGE.parent.parent / page).exists(), f"{path} names {page}"
 
 

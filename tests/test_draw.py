@@ -21,8 +21,8 @@ from tinyc.egraph.rulefiles import load_rules
 from tinyc.egraph.saturate import Budget, saturate
 from tinyc.extract.base import base_program
 from tinyc.extract.chosen import ChosenClass
-from tinyc.extract.cost import Roofline
-from tinyc.extract.hardware import hardware
+from tinyc.extract.cost.hardware import hardware
+from tinyc.extract.cost.model import Roofline
 from tinyc.extract.program import Found, extract_program
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.document import program_from_document

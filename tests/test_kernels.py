@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 import tinyc
 
 
@@ -49,8 +51,8 @@ def test_report_and_dump_name_kernels_as_the_kernels_do() -> None:
     assert [kernel["source"] for kernel in llvm] == [kernel.source for kernel in compiled.kernels]
     text = str(compiled.report)
     for region, symbol in named:
-        (row,) = [line.split() for line in text.splitlines() if line.startswith(f"{region} ")]
-        assert row[-1] == symbol
+        rows = [line.split() for line in text.splitlines() if line.startswith(f"{region} ")]
+        assert rows[0][-1] == symbol
 
 
 def test_a_profile_says_what_every_rule_added() -> None:
@@ -60,7 +62,7 @@ def test_a_profile_says_what_every_rule_added() -> None:
         assert sum(rule.enodes or 0 for rule in rules) == phase.added
         assert all(rule.enodes is not None for rule in rules)
     assert any(rule.enodes for rule in report.rules)
-    assert "rule (most e-nodes)" in str(report)
+    assert "added: e-nodes" in str(report)
 
 
 def test_without_a_profile_the_e_nodes_of_rules_are_not_known() -> None:
@@ -68,7 +70,7 @@ def test_without_a_profile_the_e_nodes_of_rules_are_not_known() -> None:
     rules = json.loads(compiled.report.to_json())["rules"]
     assert rules
     assert {rule["enodes"] for rule in rules} == {None}
-    assert "rule (most matches)" in str(compiled.report)
+    assert "added: e-nodes" not in str(compiled.report)
 
 
 def test_a_profile_changes_no_kernel() -> None:
@@ -80,7 +82,9 @@ def test_a_profile_changes_no_kernel() -> None:
 def test_the_report_says_by_which_term_the_naive_program_lost() -> None:
     report = softmax(profile=False).report
     for totals in (report.total, report.naive):
-        terms = totals.compute_s + totals.memory_s + totals.code_s + totals.launch_s
-        assert max(totals.compute_s, totals.memory_s) <= totals.time_s <= terms * (1 + 1e-9)
-    assert report.naive.launch_s / report.total.launch_s == report.naive.kernels / report.total.kernels
-    assert "the naive program lost by its " in str(report)
+        assert sum(totals.terms_s.values()) == pytest.approx(totals.time_s)
+    for kernel in report.kernels:
+        assert sum(kernel.terms_s.values()) == pytest.approx(kernel.time_s)
+    launches = report.naive.terms_s["launch"] / report.total.terms_s["launch"]
+    assert launches == pytest.approx(report.naive.kernels / report.total.kernels)
+    assert "The naive program lost by its " in " ".join(str(report).split())

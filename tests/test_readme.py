@@ -96,7 +96,7 @@ def test_the_demo_shows_program_code_report_and_check(workplace: Path) -> None:
     for heading, start in zip(headings, wanted, strict=True):
         assert heading.startswith(start)
     assert "define void @kernel_" in shown, "LLVM IR"
-    assert "the naive program lost by its " in shown
+    assert "The naive program lost by its " in shown
     assert len(shown.splitlines()) < 120, "short enough to be read"
     assert "right: 19500 elements" in shown
 

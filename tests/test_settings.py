@@ -33,6 +33,7 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
         {
             "TINYC_CACHE_DIR": str(tmp_path),
             "TINYC_NUM_THREADS": "7",
+            "TINYC_EXTRACT_SECONDS": "2.5",
             "TINYC_RULES": os.pathsep.join([str(one), "", str(two)]),
             "TINYC_DEBUG": "1",
             "NO_COLOR": "0",  # by convention any value at all
@@ -40,6 +41,7 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
     )
     assert settings.cache_dir == tmp_path
     assert settings.num_threads == 7
+    assert settings.extract_seconds == 2.5
     assert settings.rules == (one, two)
     assert settings.debug
     assert not settings.color
@@ -55,6 +57,11 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
         ("TINYC_NUM_THREADS", "two"),
         ("TINYC_NUM_THREADS", "1.5"),
         ("TINYC_NUM_THREADS", "²"),
+        ("TINYC_EXTRACT_SECONDS", "-1"),
+        ("TINYC_EXTRACT_SECONDS", "nan"),
+        ("TINYC_EXTRACT_SECONDS", "."),
+        ("TINYC_EXTRACT_SECONDS", "1e3"),
+        ("TINYC_EXTRACT_SECONDS", "٣"),
         ("TINYC_NUM_THREADS", "9" * 5000),
         ("TINYC_RULES", "/no/such/rules.egg"),
         ("TINYC_DEBUG", "yes"),

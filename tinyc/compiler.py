@@ -16,9 +16,10 @@ from tinyc.codegen.playback import play
 from tinyc.draw import LIMIT, draw_classes, draw_program, draw_regions
 from tinyc.egraph.rulefiles import load_rules
 from tinyc.egraph.saturate import Budget
-from tinyc.extract.cost import CostModel
-from tinyc.extract.hardware import hardware
-from tinyc.extract.report import ExtractionReport, InputCopies
+from tinyc.extract.cost.hardware import hardware
+from tinyc.extract.cost.measurements import Measurement
+from tinyc.extract.cost.model import CostModel
+from tinyc.extract.report.report import ExtractionReport, InputCopies
 from tinyc.frontend.load import naming, program_of, read_document
 from tinyc.ir.diagnostics import TinycError, show
 from tinyc.ir.document import dumps
@@ -29,12 +30,15 @@ from tinyc.ir.tiny import Program
 from tinyc.ir.verify import bind
 from tinyc.runtime.arrays import bind_shapes, deliver, place_arguments, receive
 
+from .ablation import ablate
+from .measured import measure
 from .pipeline import Built, Options, compile_continued, compile_program, machine
 from .resume import Continued, is_dump, read_dump
 from .settings import read_settings
 from .stages import OF_PROGRAM, STAGES, check_stage, extracted_stage, program_stage
 
 if TYPE_CHECKING:
+    from tinyc.explain.explanation import Explanation
     from tinyc.runtime.cpu import Executable
 
 DRAWINGS = ("program", "regions", "classes")
@@ -78,9 +82,10 @@ def optimize_and_compile(
             there are Regions, Plans and the report so far; calling it raises TargetUnavailable.
         shapes: sizes of symbols. The rest bind from the arguments of the first call, which compiles then.
         rules: extra ``.egg`` files or folders, added to the built-in ones.
-        without: rulesets to leave out. also: rulesets that are off by default, to switch on.
-        budget: limits of the optimisation; running out gives the best program so far and a warning.
-        cost_model: replaces the roofline model.
+        without: rulesets, or single rules, to leave out. also: rulesets that are off by default, to switch on.
+        budget: limits of the optimisation; running out gives the best program so far and a warning. Those of the exact
+            search (``extract_seconds``, 0 for none) end it with what is known of the best choice in the report.
+        cost_model: replaces the roofline model (docs/cost.md).
         profile: run the rules one at a time, so that the report says how many e-nodes each of them adds. Slower.
 
     Raises:
@@ -88,17 +93,19 @@ def optimize_and_compile(
     """
     target = "cpu" if target == "auto" else target
     hardware(target)  # a wrong name is an error now
+    settings = read_settings()
     options = Options(
         target,
-        (*read_settings().rules, *_several(rules)),
+        (*settings.rules, *_several(rules)),
         tuple(_several(without)),  # type: ignore[arg-type]
         tuple(_several(also)),  # type: ignore[arg-type]
-        budget or Budget(),
+        budget or Budget(extract_seconds=settings.extract_seconds),
         cost_model,
         profile,
     )
-    # a wrong name is an error now, not at a call
+    # a wrong name or cost model is an error now, not at a call
     load_rules(options.rules).active(options.without, options.also)
+    _ = options.model
     document = None if isinstance(program, Program) else read_document(program)
     if document is not None and is_dump(document):
         with naming(program):
@@ -126,6 +133,8 @@ class Compiled:
         self._built: dict[tuple[tuple[str, int], ...], Built] = {}
         self._latest: Built | None = None
         self._copied: dict[str, tuple[int, int]] = {}  # input -> calls that copied it, bytes
+        self._measured: tuple[Built, tuple[Measurement, ...]] | None = None
+        self._explained: tuple[Built, Explanation] | None = None
         self._lock = threading.Lock()
         if isinstance(program, Continued):
             self.signature = program.signature
@@ -181,12 +190,61 @@ class Compiled:
                 self._copied[name] = calls + 1, total + size
         return arrays, kind, built
 
+    def measure(
+        self, *args: Any, repeats: int = 9, log: str | os.PathLike[str] | None = None, **kwargs: Any
+    ) -> tuple[Measurement, ...]:
+        """Runs the kernels on these inputs and says of each what it took (median of ``repeats`` runs) and was estimated
+        to take. The report has the times from then on. ``log``: a CSV file to append them to (document 004 §13).
+
+        An input called ``repeats`` or ``log`` is given by its place. Raises TinycError as a call does, and
+        FileUnwritable.
+        """
+        given, _, built = self._receive(args, kwargs)
+        rows = measure(self._code(built), given, self._options.model, repeats, log)
+        self._measured = built, rows
+        return rows
+
     @property
     def report(self) -> ExtractionReport:
-        """What was chosen and why; of the latest binding where there are several. ``copied`` is as of now."""
+        """What was chosen and why; of the latest binding where there are several. ``copied`` and the measured times are
+        as of now."""
         copied = tuple(InputCopies(name, *self._copied[name]) for name in sorted(self._copied))
-        report = self._ready("report").report
-        return replace(report, copied=copied) if copied else report
+        built = self._ready("report")
+        report = replace(built.report, copied=copied) if copied else built.report
+        if self._measured is None or self._measured[0] is not built:
+            return report
+        actual = {row.region: row.actual for row in self._measured[1]}
+        kernels = (replace(kernel, actual_s=actual.get(kernel.region)) for kernel in report.kernels)
+        return replace(report, kernels=tuple(kernels))
+
+    def ablated(self) -> ExtractionReport:
+        """The report with what each rule that matched, and each ruleset, is worth: the program is optimised again
+        without it (tens of seconds). Raises UnboundSymbol as :attr:`report`, and InvalidArgument where compilation went
+        on from a dump, since nothing was optimised then."""
+        built = self._ready("report")
+        if built.program is None:
+            raise _no_program("what rules are worth")
+        return replace(self.report, ablation=ablate(built.program, self._options, built.report))
+
+    def explain(self, kernel: str | None = None, rule: str | None = None) -> Explanation:
+        """From the naive program to the extracted one, of the latest binding: each step one named rule at one place, with
+        its before and after, tried on random inputs. ``kernel``: of one Region only (its name, or its buffer's).
+        ``rule``: the steps of one rule only.
+
+        The rules run once more for it, and record what they do; the result is kept. Raises InvalidArgument for a kernel
+        or a rule that there is not, and what :func:`tinyc.explained.explain_built` raises.
+        """
+        from .explained import check_rule, explain_built  # not needed by those who only call
+
+        built = self._ready("explain")
+        if rule is not None:
+            check_rule(rule, self._options)
+        with self._lock:
+            if self._explained is None or self._explained[0] is not built:
+                self._explained = built, explain_built(built, self._options)
+            explanation = self._explained[1]
+        explanation = explanation if kernel is None else explanation.only(kernel)
+        return explanation if rule is None else explanation.of_rule(rule)
 
     @property
     def kernels(self) -> tuple[KernelInfo, ...]:

@@ -6,20 +6,28 @@ verify -> IndexBook (checked) -> facts of Poly Core -> saturate (rules/) -> extr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tinyc.egraph.graph import Graph
 from tinyc.egraph.rulefiles import load_rules
 from tinyc.egraph.saturate import Budget, saturate
 from tinyc.extract.base import base_program
 from tinyc.extract.chosen import ChosenClass
-from tinyc.extract.cost import CostModel, Roofline
-from tinyc.extract.default_plan import with_default_plans
-from tinyc.extract.hardware import Hardware, hardware
+from tinyc.extract.cost.checked import checked
+from tinyc.extract.cost.estimate import estimate
+from tinyc.extract.cost.hardware import Hardware, hardware
+from tinyc.extract.cost.model import CostModel, Roofline
+from tinyc.extract.exact.proof import Effort
+from tinyc.extract.plans.candidate import candidates_of
+from tinyc.extract.plans.planning import Planned, with_plans
+from tinyc.extract.plans.rank import RankedPlan
 from tinyc.extract.program import Found, extract_program
-from tinyc.extract.report import ExtractionReport, make_report
+from tinyc.extract.report.decisions import no_decisions
+from tinyc.extract.report.make import make_report, search_of
+from tinyc.extract.report.report import ExtractionReport
 from tinyc.index.align import align_params
 from tinyc.index.boundaries import boundaries, fused_fault
 from tinyc.index.bounds import unguarded
@@ -55,14 +63,19 @@ class Options:
 
     @property
     def model(self) -> CostModel:
-        return self.cost_model or Roofline(hardware(self.target))
+        return Roofline(hardware(self.target)) if self.cost_model is None else checked(self.cost_model)
+
+    @property
+    def effort(self) -> Effort:
+        """Of the exact search for the cheapest kernels."""
+        return Effort(self.budget.extract_seconds, self.budget.extract_steps)
 
 
 @dataclass(frozen=True)
 class Built:
     """One binding of the symbols, compiled. ``program``: None where it goes on from a dump of Regions.
     ``executable``: None for targets that have no code yet. ``classes``: where the kernels' values were chosen from,
-    empty where nothing was."""
+    empty where nothing was. ``ranked``: Region name -> the Plans that were weighed for it, the chosen one first."""
 
     program: Program | None
     signature: Signature
@@ -70,6 +83,7 @@ class Built:
     report: ExtractionReport
     executable: Executable | None
     classes: tuple[ChosenClass, ...] = ()
+    ranked: Mapping[str, tuple[RankedPlan, ...]] = field(default_factory=dict)
 
 
 class _Clock:
@@ -85,8 +99,9 @@ class _Clock:
         self._started = now
 
 
-def compile_program(program: Program, options: Options) -> Built:
-    """The fast program for ``program``, whose sizes are integers. Raises TinycError."""
+def compile_program(program: Program, options: Options, code: bool = True) -> Built:
+    """The fast program for ``program``, whose sizes are integers; ``code``: to be run, not only reported on. Raises
+    TinycError."""
     clock, capacity = _Clock(), CAPACITY[options.target]
     book = index_book(program)
     align_params(book, program)
@@ -94,34 +109,52 @@ def compile_program(program: Program, options: Options) -> Built:
     rules = load_rules(options.rules)
     apart = boundaries(program, book, capacity)
     clock.lap("index")
+    limits = machine(options.target).limits
     saturation = saturate(
-        program, rules, options.without, options.also, options.budget, options.profile, apart
+        program, rules, options.without, options.also, options.budget, options.profile, apart, limits
     )
     clock.lap("saturate")
     warnings += saturation.warnings
     naive = base_program(program)
-    found = extract_program(program, saturation.graph, options.model, legality(capacity))
+    found = extract_program(
+        program,
+        saturation.graph,
+        options.model,
+        legality(capacity),
+        options.effort,
+        finished_seconds(options, saturation.graph),
+    )
     warnings += _findings(found, bool(options.rules), warned=bool(saturation.warnings))
     chosen = naive if found.extracted is None or found.fault else found.extracted
     fallback = chosen is naive
-    extracted = _finished(chosen, options.target)
+    planned = _finished(chosen, options, saturation.graph)
+    extracted = planned.extracted
     clock.lap("extract")
-    executable = _executable(extracted, options.target)
+    executable = _executable(extracted, options.target) if code else None
     clock.lap("codegen")
     report = make_report(
         options.target,
         options.model,
         extracted,
-        naive,
+        _finished(naive, options, None).extracted,
         saturation,
         {} if fallback else found.fused,
         tuple(warnings),
         clock.seconds,
         fallback,
         _symbols(executable),
+        decide=no_decisions if fallback else found.decide,
+        ranked=planned.ranked,
+        rulesets={rule.name: rule.ruleset for rule in rules.rules},
+        without=options.without,
+        also=options.also,
+        added=tuple(Path(each).name for each in options.rules),
+        trace=lambda: _survivors(built, options),
+        search=None if fallback else search_of(found.proof),
     )
     classes = () if fallback else found.classes
-    return Built(program, signature_of(program), extracted, report, executable, classes)
+    built = Built(program, signature_of(program), extracted, report, executable, classes, planned.ranked)
+    return built
 
 
 def compile_continued(continued: Continued, options: Options) -> Built:
@@ -144,11 +177,35 @@ def compile_continued(continued: Continued, options: Options) -> Built:
     return Built(None, continued.signature, extracted, report, executable)
 
 
-def _finished(extracted: Extracted, target: str) -> Extracted:
-    """With default Plans for the target, and what is handed straight on marked (document 004 §6.9)."""
+def _survivors(built: Built, options: Options) -> Mapping[str, int] | None:
+    """Rule -> e-nodes of the chosen program that it made; None where the rules, run once more, did not end where they did
+    before, or a user's rule file is no longer what it was."""
+    from .explained import survivors_built
+
+    try:
+        return survivors_built(built, options)
+    except TinycError:  # a report is worth having without it; what is wrong, explain() says
+        return None
+
+
+def _finished(extracted: Extracted, options: Options, graph: Graph | None) -> Planned:
+    """With the best Plans for the target, and what is handed straight on marked (document 004 §6.9)."""
     outputs = frozenset(extracted.execution.buffers[id].name for id in extracted.execution.output_buffers)
-    planned = with_default_plans(extracted, machine(target))
-    return replace(planned, regions=mark_deferred(planned.regions, outputs))
+    candidates = candidates_of(graph, options.target)
+    planned = with_plans(extracted, candidates, options.model, machine(options.target))
+    regions = mark_deferred(planned.extracted.regions, outputs)
+    return replace(planned, extracted=replace(planned.extracted, regions=regions))
+
+
+def finished_seconds(options: Options, graph: Graph | None) -> Callable[[Extracted], float]:
+    """What a program is estimated at with its Plans."""
+
+    def seconds(extracted: Extracted) -> float:
+        planned = _finished(extracted, options, graph).extracted
+        pairs = zip(planned.regions, planned.plans, strict=True)
+        return sum(estimate(region, plan, options.model).time_s for region, plan in pairs)
+
+    return seconds
 
 
 def legality(capacity: int) -> Callable[[Region], str | None]:

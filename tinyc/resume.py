@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tinyc.extract.default_plan import default_plan
-from tinyc.extract.hardware import Hardware
+from tinyc.extract.cost.hardware import Hardware
+from tinyc.extract.plans.default_plan import default_plan
 from tinyc.index.bounds import check_access
 from tinyc.ir.check_plan import check_plan
 from tinyc.ir.check_region import check_region

@@ -26,6 +26,11 @@ class Variable:
 VARIABLES = (
     Variable("TINYC_CACHE_DIR", "`~/.cache/tinyc`", "folder for what tinyc keeps between runs"),
     Variable("TINYC_NUM_THREADS", "the cores this process may use", "threads of a CPU kernel, at least 1"),
+    Variable(
+        "TINYC_EXTRACT_SECONDS",
+        "`10`",
+        "wall time of the exact search for the cheapest kernels; `0`: the greedy choice is taken",
+    ),
     Variable("TINYC_RULES", "none", "extra rule files or folders, separated by `:` (`;` on Windows)"),
     Variable("TINYC_DEBUG", "`0`", "`1`: errors on the command line also show the traceback"),
     Variable("NO_COLOR", "unset", "anything: plain text, also on a terminal"),
@@ -34,10 +39,11 @@ VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The environment, checked. ``rules``: existing files or folders. ``num_threads`` >= 1."""
+    """The environment, checked. ``rules``: existing files or folders. ``num_threads`` >= 1. ``extract_seconds`` >= 0."""
 
     cache_dir: Path
     num_threads: int
+    extract_seconds: float
     rules: tuple[Path, ...]
     debug: bool
     color: bool
@@ -52,6 +58,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     return Settings(
         cache_dir=_cache_dir(env.get("TINYC_CACHE_DIR", "")),
         num_threads=_num_threads(env.get("TINYC_NUM_THREADS", "")),
+        extract_seconds=_extract_seconds(env.get("TINYC_EXTRACT_SECONDS", "")),
         rules=_rules(env.get("TINYC_RULES", "")),
         debug=debug_wanted(env),
         color=not env.get("NO_COLOR"),
@@ -81,6 +88,13 @@ def _num_threads(text: str) -> int:
         why = f"{text!r} is not an integer from 1 to 9999"
         raise _invalid("TINYC_NUM_THREADS", why, f"set it to {_usable_cores()}, or unset it")
     return int(text)
+
+
+def _extract_seconds(text: str) -> float:
+    if not re.fullmatch(r"([0-9]{1,6}(\.[0-9]{0,6})?)?", text, re.ASCII):
+        why = f"{text!r} is not a number of seconds from 0 to 999999"
+        raise _invalid("TINYC_EXTRACT_SECONDS", why, "set it to 10, or unset it")
+    return float(text or 10)
 
 
 def _usable_cores() -> int:

@@ -11,8 +11,8 @@ import pytest
 from region_builder import F16, F32, I32, Build, Executable, axis, gemm, generate, ix, program, run
 
 from tinyc.codegen.cpu.host import Host, host
-from tinyc.extract.default_plan import default_plan
-from tinyc.extract.hardware import hardware
+from tinyc.extract.cost.hardware import hardware
+from tinyc.extract.plans.default_plan import default_plan
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.dtypes import DType
 from tinyc.ir.plan import Contraction, Plan

@@ -22,9 +22,9 @@ UNIT = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
 """Unit roundoff."""
 
 
-def compiled_from(source: Any) -> Compiled:
+def compiled_from(source: Any, **options: Any) -> Compiled:
     """Compiles a document or a traced program; the e-graph must have saturated, without a warning."""
-    compiled = tinyc.optimize_and_compile(source)
+    compiled = tinyc.optimize_and_compile(source, **options)
     report = compiled.report
     assert report.complete and not report.fallback and not report.warnings, report.warnings
     return compiled

@@ -94,6 +94,11 @@ def test_attention_takes_at_most_three_kernels(
     query, key = (tinyc.spec("fp32", (batch, heads, length, width)) for length in (rows, columns))
     extra = (tinyc.spec("fp32", (rows, columns)),) if mask else ()
     program = tinyc.trace(lambda q, k, v, *m: tc.attention(q, k, v, *m), query, key, key, *extra)
-    report = tinyc.optimize_and_compile(program, target=target).report
-    assert report.total.kernels <= 3
-    assert not report.fallback
+    whole = tinyc.optimize_and_compile(program, target=target, without=["splitk"]).report
+    assert not whole.fallback
+    # more of them only where it is proved that no three cost less
+    assert whole.total.kernels <= 3 or (whole.search is not None and whole.search.optimal)
+    greedy = tinyc.optimize_and_compile(
+        program, target=target, without=["splitk"], budget=tinyc.Budget(extract_seconds=0)
+    )
+    assert greedy.report.total.kernels <= 3

@@ -46,14 +46,23 @@ GEMM: Json = {
     ],
 }  # fmt: skip
 
-CONV: Json = {
-    "signature": {"inputs": [{"tensor": "X"}, {"tensor": "W", "role": "param"}], "outputs": [{"tensor": "Y"}]},
-    "tensors": {"X": tensor(2, 32, 16, 16), "W": tensor(64, 32, 3, 3), "Y": tensor(2, 64, 16, 16)},
-    "graph": [
-        {"op": "Conv2D", "name": "conv", "inputs": ["X", "W"], "outputs": ["Y0"], "attrs": {"pad": 1}},
-        {"op": "Elementwise", "name": "silu", "fn": "silu", "inputs": ["Y0"], "outputs": ["Y"]},
-    ],
-}  # fmt: skip
+
+def conv(batch: int, size: int) -> Json:
+    return {
+        "signature": {
+            "inputs": [{"tensor": "X"}, {"tensor": "W", "role": "param"}],
+            "outputs": [{"tensor": "Y"}],
+        },
+        "tensors": {
+            "X": tensor(batch, 32, size, size),
+            "W": tensor(64, 32, 3, 3),
+            "Y": tensor(batch, 64, size, size),
+        },
+        "graph": [
+            {"op": "Conv2D", "name": "conv", "inputs": ["X", "W"], "outputs": ["Y0"], "attrs": {"pad": 1}},
+            {"op": "Elementwise", "name": "silu", "fn": "silu", "inputs": ["Y0"], "outputs": ["Y"]},
+        ],
+    }
 
 
 def attention(heads: int, length: int) -> Json:
@@ -100,7 +109,8 @@ def blocks(view: Json, kind: str) -> list[Json]:
 
 @pytest.mark.spec("004-153", "004-016", "004-126")
 def test_gemm_bias_relu(golden: Golden) -> None:
-    compiled = tinyc.optimize_and_compile(GEMM, "sm80", shapes={"M": 256, "N": 192, "K": 128})
+    # smaller ones are cheaper as loops, or with smaller tiles
+    compiled = tinyc.optimize_and_compile(GEMM, "sm80", shapes={"M": 2048, "N": 2048, "K": 1024})
     seen = stages(compiled)
     assert seen["frontend"] == GEMM
     assert seen["tiny"]["uops"][-1]["uop"] == "CAST"
@@ -128,7 +138,7 @@ def test_gemm_bias_relu(golden: Golden) -> None:
 
 @pytest.mark.spec("004-154", "004-126")
 def test_conv_silu(golden: Golden) -> None:
-    compiled = tinyc.optimize_and_compile(CONV, "sm80")
+    compiled = tinyc.optimize_and_compile(conv(16, 32), "sm80")  # smaller ones are cheaper as loops
     seen = stages(compiled)
     uops = {node["uop"] for node in seen["tiny"]["uops"]}
     assert {"PAD", "VIEW", "MUL", "REDUCE"} <= uops
@@ -149,7 +159,7 @@ def test_conv_silu(golden: Golden) -> None:
     assert plan["async"]["enable"] and plan["predicate_tail"] == ["k.i.i"]
     assert [edge["buffer"] for edge in plan["local_edges"] if edge["from"] == "X"] == ["smem_ring"]
     check_golden(compiled, golden)
-    check_runs(CONV)
+    check_runs(conv(2, 16))
 
 
 # ---- §15.3 ----
@@ -182,12 +192,10 @@ def test_causal_attention_in_two_regions(golden: Golden) -> None:
 
 @pytest.mark.spec("004-155")
 def test_causal_attention_in_one_stream(golden: Golden) -> None:
-    compiled = tinyc.optimize_and_compile(
-        attention(8, 512), "sm90", also=("streaming", "streaming-unrounded")
-    )
+    compiled = tinyc.optimize_and_compile(attention(8, 2048), "sm90", also=("streaming-unrounded",))
     (region,) = compiled_regions(compiled)
     streams = [let.value for let in region.lets if isinstance(let.value, Stream)]
     assert len(streams) == 2, "the weighted sum and the normaliser, in one pass"
     assert streams[0].axes == streams[1].axes
     check_golden(compiled, golden)
-    check_runs(attention(2, 128), also=("streaming", "streaming-unrounded"))
+    check_runs(attention(2, 128), also=("streaming-unrounded",))

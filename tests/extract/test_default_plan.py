@@ -14,9 +14,9 @@ from tinyc import load, optimize_and_compile
 from tinyc.egraph.rulefiles import load_rules
 from tinyc.egraph.saturate import Budget, saturate
 from tinyc.extract.base import base_program
-from tinyc.extract.cost import Roofline
-from tinyc.extract.default_plan import default_plan, with_default_plans
-from tinyc.extract.hardware import TABLE, hardware
+from tinyc.extract.cost.hardware import TABLE, hardware
+from tinyc.extract.cost.model import Roofline
+from tinyc.extract.plans.default_plan import default_plan, with_default_plans
 from tinyc.extract.program import extract_program
 from tinyc.ir import bind, dumps
 from tinyc.ir.check_plan import check_plan

@@ -32,12 +32,12 @@ TIMES = frozenset({"seconds"})
 
 
 def without_times(value: Any, inside: str = "") -> Any:
-    """The report less what a clock said: ``seconds``, and ``time_s`` of phases and rules. Estimates stay."""
+    """The report less what a clock said: ``seconds``, and ``time_s`` of phases, rules and the search. Estimates stay."""
     if isinstance(value, dict):
         return {
             key: without_times(each, key)
             for key, each in value.items()
-            if key not in TIMES and not (key == "time_s" and inside in ("phases", "rules"))
+            if key not in TIMES and not (key == "time_s" and inside in ("phases", "rules", "search"))
         }
     if isinstance(value, list):
         return [without_times(each, inside) for each in value]

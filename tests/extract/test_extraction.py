@@ -13,9 +13,9 @@ import tinyc
 from tinyc import functions
 from tinyc.egraph.graph import ENode, Graph
 from tinyc.extract.choice import acyclic
-from tinyc.extract.cost import Roofline, Work
+from tinyc.extract.cost.hardware import Hardware, hardware
+from tinyc.extract.cost.model import Roofline, Work
 from tinyc.extract.greedy import Choice, extract
-from tinyc.extract.hardware import Hardware, hardware
 from tinyc.extract.problem import Problem
 from tinyc.extract.view import Item, View
 from tinyc.ir.dtypes import DType

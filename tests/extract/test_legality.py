@@ -15,8 +15,8 @@ from tinyc.codegen.playback import play
 from tinyc.egraph.rulefiles import load_rules
 from tinyc.egraph.saturate import saturate
 from tinyc.extract.base import base_program
-from tinyc.extract.cost import Work
-from tinyc.extract.hardware import Hardware, hardware
+from tinyc.extract.cost.hardware import Hardware, hardware
+from tinyc.extract.cost.model import Work
 from tinyc.extract.program import extract_program
 from tinyc.index.boundaries import boundaries, fused_fault
 from tinyc.index.derive import index_book
@@ -93,7 +93,7 @@ FORCING = """
 (in-phase "forcing" "movement" "EXACT" "on")
 (relation forced (Expr String Tensor Ixs i64 Ints))
 ; reduce(x)[ix] == op over r of x[ix, r], whatever Poly Core says
-(rule ((= e (At r ix)) (= r (TReduce op n x)) (= m (vec-length ix)) (= t (tops ix m)) (= base (* 16 (+ 1 (/ t 16))))
+(rule ((= e (At r ix)) (= r (TReduce op n x)) (= m (vec-length ix)) (= t (top-axis-upto ix m)) (= base (* 16 (+ 1 (/ t 16))))
        (<= base 32) (= s (shape x))
        (= ns (unstable-vec-map (unstable-fn "vec-get" s) (unstable-vec-map (unstable-fn "+" m) (vec-range n)))))
   ((forced e op x ix base ns) (need-axes base ns)) :ruleset forcing :name "forcing/axes")

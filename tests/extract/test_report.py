@@ -81,7 +81,7 @@ def test_totals_are_sums() -> None:
 def test_json_is_strict_versioned_and_carries_its_units() -> None:
     report = tinyc.optimize_and_compile(gemm(*GEMM)).report
     data = strict(report.to_json())
-    assert data["version"] == 1 and data["target"] == "cpu"
+    assert data["version"] == 2 and data["target"] == "cpu"
     assert data["fallback"] is False and data["complete"] is True and data["warnings"] == []
     (kernel,) = data["kernels"]
     for part in (kernel, data["total"], data["naive"]):
@@ -106,12 +106,10 @@ def test_the_text_is_a_table_that_can_be_read() -> None:
     report = tinyc.optimize_and_compile(gemm(*GEMM)).report
     text = str(report)
     lines = text.splitlines()
-    assert max(map(len, lines)) <= 160
+    assert max(map(len, lines)) <= 110
     assert "cpu" in lines[0]
-    table = [line for line in lines if "k_" in line]
-    assert (
-        len(table) == 1 and "fp32[150x130]" in table[0] and "contraction" in table[0] and "2.77 M" in table[0]
-    )
+    row = next(line for line in lines if line.startswith("k_"))
+    assert "fp32[150x130]" in row and "contraction" in row and "2.77 M" in row
     assert any(line.startswith("extracted") for line in lines) and any(
         line.startswith("naive") for line in lines
     )

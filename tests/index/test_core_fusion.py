@@ -13,8 +13,8 @@ from random_programs import Maker
 import tinyc
 from tinyc.egraph.rulefiles import load_rules
 from tinyc.egraph.saturate import saturate
-from tinyc.extract.cost import Roofline
-from tinyc.extract.hardware import hardware
+from tinyc.extract.cost.hardware import hardware
+from tinyc.extract.cost.model import Roofline
 from tinyc.extract.program import extract_program
 from tinyc.index.bounds import unguarded
 from tinyc.index.compute_at import boundaries, fused_fault
@@ -22,6 +22,7 @@ from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.region import Region
 from tinyc.ir.tiny import Program
 from tinyc.ir.verify import bind
+from tinyc.pipeline import legality
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.json"))
 #: a kernel more costs more than anything else: as much is fused as may be
@@ -30,16 +31,23 @@ RULES = load_rules()
 CAPACITIES = (16, 64, 256, 4096)
 
 
-def extracted(program: Program, apart: tuple[str, ...] = ()) -> tuple[Region, ...]:
-    """Regions as the e-graph gives them when the reductions ``apart`` may not be fused into others."""
-    graph = saturate(program, RULES, apart=apart).graph
-    found = extract_program(program, graph, GREEDY)
+def extracted(
+    program: Program, apart: tuple[str, ...] = (), capacity: int | None = None
+) -> tuple[Region, ...]:
+    """Regions as the e-graph gives them when the reductions ``apart`` may not be fused into others. With a ``capacity`` those
+    of streams as well, which keep no row of their scores: what is fused for one and does not stream is refused."""
+    graph = saturate(program, RULES, ["streaming"] if capacity is None else [], apart=apart).graph
+    if capacity is None:
+        found = extract_program(program, graph, GREEDY)
+    else:
+        found = extract_program(program, graph, GREEDY, legality(capacity))
     assert found.extracted is not None and found.fault is None
     return found.extracted.regions
 
 
 def check(program: Program, capacity: int) -> None:
-    for given in extracted(program, boundaries(program, None, capacity)):
+    apart = boundaries(program, None, capacity)
+    for given in (*extracted(program, apart), *extracted(program, apart, capacity)):
         assert unguarded(given, prove=True) == ()
         assert fused_fault(given, capacity) is None
 

@@ -17,7 +17,7 @@ from rule_checks import Array, compiled, outputs, traced
 import tinyc
 from tinyc import functions as tc
 from tinyc.egraph.rulefiles import load_rules
-from tinyc.extract.hardware import WEIGHTS
+from tinyc.extract.cost.hardware import WEIGHTS
 from tinyc.ir.evaluate import evaluate
 from tinyc.ir.tiny import Program
 
@@ -134,7 +134,7 @@ def test_a_rule_on_one_operand_is_exact(
     ruleset: str, function: One, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # where both sides cost the same, the left one must not win
-    monkeypatch.setattr("tinyc.extract.cost.WEIGHTS", {**WEIGHTS, "FDIV": 60.0, "MAX": 60.0})
+    monkeypatch.setattr("tinyc.extract.cost.model.WEIGHTS", {**WEIGHTS, "FDIV": 60.0, "MAX": 60.0})
     x = values(dtype)
     check(traced(function, x=(dtype, x.shape)), {"x": x}, ruleset)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import gemm, models, scaling
+from . import estimates, explanations, gemm, models, scaling
 from .measure import Benchmark
 
 #: name -> benchmark
@@ -15,7 +15,9 @@ BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType(
         for each in (
             gemm.BENCHMARK,
             models.BENCHMARK,
+            estimates.BENCHMARK,
             scaling.BENCHMARK,
+            explanations.BENCHMARK,
         )
     }
 )

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 from typing import Any
+
+from tinyc.runtime.measure import processor
 
 Cases = dict[str, dict[str, float]]
 """Case (a size, a program) -> figure -> value. The name of a figure carries its unit, as in ``time_s``."""
@@ -66,18 +67,10 @@ def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 def machine() -> dict[str, str]:
     """What the figures depend on: processor, cores, load before the run, versions. No name of the machine."""
-    found = {"cpu": _cpu(), "cores": str(os.cpu_count()), "python": platform.python_version()}
+    found = {"cpu": processor(), "cores": str(os.cpu_count()), "python": platform.python_version()}
     if hasattr(os, "getloadavg"):
         found["load"] = f"{os.getloadavg()[0]:.2f}"
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     return found
-
-
-def _cpu() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()

@@ -39,17 +39,16 @@ MEANINGS = {
 
 def run(repeats: int, peers: Sequence[str] = (), models: Mapping[str, Model] = MODELS) -> Cases:
     """Every result is held against numpy's before anything is timed. tinyc, numpy and the peers take turns."""
-    _compile(Model({"x": (4,)}, lambda x: x + x, lambda x: x + x))  # starts the engine
+    compile_model(Model({"x": (4,)}, lambda x: x + x, lambda x: x + x))  # starts the engine
     return {name: _measure(name, model, repeats, peers) for name, model in models.items()}
 
 
 def _measure(name: str, model: Model, repeats: int, peers: Sequence[str]) -> dict[str, float]:
     import numpy as np
 
-    random = np.random.default_rng(0)
-    arrays = [_random(random, shape) for shape in model.shapes.values()]
+    arrays = random_arrays(model)
     wanted = model.numpy(*arrays)
-    compiled, compile_s = timed(lambda: _compile(model))
+    compiled, compile_s = timed(lambda: compile_model(model))
     figures: dict[str, float] = {"compile_s": compile_s}
     calls = [lambda: compiled(*arrays), lambda: model.numpy(*arrays)]
     names = ["numpy"]
@@ -71,12 +70,21 @@ def _measure(name: str, model: Model, repeats: int, peers: Sequence[str]) -> dic
     return figures
 
 
-def _compile(model: Model) -> Any:
+def compile_model(model: Model) -> Any:
+    """The naive function, compiled for the CPU."""
     import tinyc
 
     specs = {name: tinyc.spec("fp32", shape) for name, shape in model.shapes.items()}
     parameters = list(specs.values())
     return tinyc.optimize_and_compile(tinyc.trace(model.naive, *parameters))
+
+
+def random_arrays(model: Model) -> list[NDArray[Any]]:
+    """Inputs of a model, the same every time."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    return [_random(random, shape) for shape in model.shapes.values()]
 
 
 def _random(random: np.random.Generator, shape: tuple[int, ...]) -> NDArray[Any]:

@@ -24,7 +24,7 @@ def compile_options() -> argparse.ArgumentParser:
     group = options.add_argument_group("how to compile")
     group.add_argument("--target", choices=TARGETS, default="cpu", help="default: cpu")
     group.add_argument(
-        "--shape", metavar="M=150", type=_binding, action="append", default=[], help="the size of a symbol"
+        "--shape", metavar="M=150", type=binding, action="append", default=[], help="the size of a symbol"
     )
     group.add_argument("--rules", metavar="F", action="append", default=[], help="a rule file or folder more")
     group.add_argument("--without", metavar="R", action="append", default=[], help="leave out a ruleset")
@@ -96,7 +96,8 @@ def unique(pairs: list[tuple[str, Any]], option: str) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _binding(text: str) -> tuple[str, int]:
+def binding(text: str) -> tuple[str, int]:
+    """A symbol and its size, as ``--shape`` takes them."""
     name, equals, size = text.partition("=")
     if not (name and equals and size.isascii() and size.isdigit() and len(size) <= 19 and int(size) >= 1):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form SYMBOL=SIZE with SIZE an integer >= 1")

@@ -1,10 +1,9 @@
-"""compile, run, report, dump: what is done to one program file."""
+"""compile, run, dump: what is done to one program file."""
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from .files import array_bytes, npy_bytes, read_array, write_files
 
 if TYPE_CHECKING:
     from tinyc.compiler import Compiled
+    from tinyc.extract.cost.measurements import Measurement
 
 #: the stages that hold the source of each kernel -> the suffix of its file
 SOURCES = {"llvm": "ll"}
@@ -54,16 +54,13 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     command.add_argument(
         "--output", metavar="FILE", type=Path, help="out.npz, or out.npy for a single output"
     )
-    command.set_defaults(command=run_file)
-
-    command = subparsers.add_parser(
-        "report", parents=[options], help="what was chosen, what it costs, and why"
+    command.add_argument(
+        "--log",
+        metavar="FILE",
+        type=Path,
+        help="time each kernel as well, and append the times to a CSV file",
     )
-    command.add_argument("file", metavar="FILE", help=FILE)
-    command.add_argument("other", metavar="OTHER", nargs="?", help="a second one, to compare it with")
-    command.add_argument("--profile", action="store_true", help="run rule by rule: e-nodes per rule (slower)")
-    command.add_argument("--json", action="store_true", help="as JSON")
-    command.set_defaults(command=report_file)
+    command.set_defaults(command=run_file)
 
     command = subparsers.add_parser(
         "dump", parents=[options], help="print one stage of a program, or of a dump that it goes on from"
@@ -125,22 +122,10 @@ def run_file(args: argparse.Namespace, settings: Settings) -> int:
         for argument, (name, value) in zip(signature.outputs, outputs.items(), strict=True)
     ]
     say_table(("output", "dtype", "shape", "first elements"), rows, settings.color)
-    return 0
-
-
-def report_file(args: argparse.Namespace, settings: Settings) -> int:
-    files = [file for file in (args.file, args.other) if file is not None]
-    reports = [compile_source(args, file, profile=args.profile).report for file in files]
-    if args.json:
-        texts = [report.to_json() for report in reports]
-        say(texts[0] if args.other is None else "[" + ",\n".join(texts) + "]")
-        return 0
-    for report in reports:
-        say(str(report))
-    if args.other is not None:
-        first, second = (json.loads(report.to_json())["total"] for report in reports)
+    if args.log is not None:
+        measured = compiled.measure(*(arrays[name] for name in types), log=args.log)
         say("")
-        say_table(("total", args.file, args.other), _compared(first, second), settings.color)
+        say_table(("region", "estimate", "measured", "ratio"), list(map(_timed, measured)), settings.color)
     return 0
 
 
@@ -189,8 +174,10 @@ def _say_kernels(compiled: Compiled, settings: Settings) -> None:
     say_table(headers, rows, settings.color)
 
 
-def _compared(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    return [(key, f"{value:g}", f"{second[key]:g}") for key, value in first.items() if key in second]
+def _timed(row: Measurement) -> tuple[str, ...]:
+    us = 1e6
+    ratio = row.estimate / row.actual
+    return row.region, f"{row.estimate * us:.2f} us", f"{row.actual * us:.2f} us", f"{ratio:.2f}"
 
 
 def _head(value: Any) -> str:

@@ -15,6 +15,7 @@ from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.dims import to_affine
 from tinyc.ir.dtypes import DType, to_bits
 from tinyc.ir.index import Affine
+from tinyc.ir.resources import Limits
 from tinyc.ir.tiny import COMPARE, UNARY, Node, Program, TensorType
 
 MAX_RANK = 16
@@ -34,10 +35,30 @@ class Encoded:
     sets: list[tuple[str, list[Argument], Argument]] = field(default_factory=list)
 
 
-def encode(program: Program, max_depth: int = 2, apart: Collection[str] = ()) -> Encoded:
+def encode(
+    program: Program, max_depth: int = 2, apart: Collection[str] = (), machine: Limits | None = None
+) -> Encoded:
     """The terms of ``program``, whose shapes must be integers. ``max_depth``: reductions nested in one kernel.
-    ``apart``: ids of REDUCE nodes that no other reduction may hold in its kernel (function ``fusible`` of the rules)."""
-    return _Encoder(program, frozenset(apart)).run(max_depth)
+    ``apart``: ids of REDUCE nodes that no other reduction may hold in its kernel (function ``fusible`` of the rules).
+    ``machine``: what plan candidates are made for (``target-machine`` and ``limit-of`` of rules/hardware.egg); None: none are."""
+    encoded = _Encoder(program, frozenset(apart)).run(max_depth)
+    if machine is not None:
+        encoded.facts.append(("target-machine", [machine.arch]))
+        encoded.sets += [("limit-of", [name], value) for name, value in machine_limits(machine).items()]
+    return encoded
+
+
+def machine_limits(machine: Limits) -> dict[str, int]:
+    """What the rules ask of a machine, by the names that they give it."""
+    return {
+        "smem": machine.smem_bytes,
+        "threads": machine.threads,
+        "registers": machine.registers,
+        "registers-per-sm": machine.registers_per_sm,
+        "access": machine.access_bytes,
+        "lanes": machine.lanes,
+        "rows": machine.rows,
+    }
 
 
 class _Encoder:
@@ -58,9 +79,9 @@ class _Encoder:
         for number, node in enumerate(self.program.nodes):
             if node.uop != "INPUT":
                 self.value[node.id] = self.node(node)
-            self.out.facts.append(("named", [number, self.value[node.id]]))
+            self.out.facts.append(("node-number", [number, self.value[node.id]]))
         for number, port in enumerate(self.program.outputs):
-            self.out.facts.append(("output", [number, self.value[port.node]]))
+            self.out.facts.append(("program-output", [number, self.value[port.node]]))
         self.out.facts.append(("max-depth", [max_depth]))
         return self.out
 

@@ -19,6 +19,8 @@ from typing import Any
 
 from egglog import bindings
 
+from .graph import RECORD
+
 VERSION = importlib.metadata.version("egglog")
 
 Term = tuple[str, tuple[Any, ...]]
@@ -37,10 +39,12 @@ CONTAINERS = {"Ixs": ("vec", "Ix"), "Ints": ("vec", "i64"), "Axes": ("set", "Ato
 
 @dataclass(frozen=True)
 class Tables:
-    """``rows`` per table name; ``containers``: the elements of each vector and set among the arguments."""
+    """``rows`` per table name; ``containers``: the elements of each vector and set among the arguments. ``whole``: the
+    tables that were asked for with their subsumed rows."""
 
     rows: dict[str, list[Row]]
     containers: dict[str, tuple[Argument, ...]]
+    whole: dict[str, list[Row]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +142,9 @@ class Engine:
         return RunResult(bool(report.updated), seconds, matches)
 
     def sizes(self) -> dict[str, int]:
-        """Rows per constructor, function and relation."""
+        """Rows per constructor, function and relation; without the records of matches, which are no part of it."""
         (output,) = self.command("(print-size)")
-        return {name: int(count) for name, count in output.sizes}
+        return {name: int(count) for name, count in output.sizes if not name.startswith(RECORD)}
 
     def facts(self, relation: str, limit: int = 100_000) -> list[tuple[Any, ...]]:
         """The rows of a relation over strings and integers."""
@@ -152,18 +156,19 @@ class Engine:
             rows.append(tuple(_literal(dag.get(arg)) for arg in node.args))
         return rows
 
-    def tables(self, names: Iterable[str]) -> Tables:
-        """The rows of constructors, functions and relations, without those that are subsumed.
+    def tables(self, names: Iterable[str], whole: Iterable[str] = ()) -> Tables:
+        """The rows of constructors, functions and relations, without those that are subsumed; and of ``whole``, with
+        them. Classes are named as if the first were read alone.
 
         Read from a frozen copy: the engine's serialized form holds every row of every table as text, and takes thirty
         times as long.
         """
         frozen = self._egraph.freeze().functions
         reader = _Reader(self._egraph)
-        rows: dict[str, list[Row]] = {}
-        for name in names:
+
+        def read(name: str, subsumed: bool) -> list[Row]:
             table = frozen.get(name)
-            rows[name] = (
+            return (
                 []
                 if table is None
                 else [
@@ -172,10 +177,12 @@ class Engine:
                         reader.argument(table.output_sort, row.output),
                     )
                     for row in table.rows
-                    if not row.subsumed
+                    if subsumed or not row.subsumed
                 ]
             )
-        return Tables(rows, reader.containers)
+
+        rows = {name: read(name, False) for name in names}
+        return Tables(rows, reader.containers, {name: read(name, True) for name in whole})
 
 
 class _Reader:

@@ -6,7 +6,7 @@ The worker compacts the engine's tables to this form and sends it as JSON; :clas
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the engine itself lives in the worker's process only
@@ -36,7 +36,13 @@ EXTRACTABLE = (
 )
 """Constructors that an extracted program may hold; the names of classes follow this order."""
 
-TABLES = (*EXTRACTABLE, "Out", "contracts", "free", "named", "At")
+RECORD = "rule-record-"
+"""What the names of the tables start with in which rules record their matches (provenance.py)."""
+
+PROBLEMS = ("Product", "Packed", "Row")
+"""Constructors of what the schedule of a kernel depends on."""
+
+TABLES = (*EXTRACTABLE, "Out", "contracts", "free", "node-number", "At", *PROBLEMS, "plan-candidate")
 """What is read from the engine."""
 
 
@@ -51,13 +57,16 @@ class ENode:
 @dataclass(frozen=True)
 class Graph:
     """``classes``: the nodes of each class. ``outputs``: buffer class per output number. ``free``: axes of each
-    expression class. ``contracts``: rows of that relation. ``names``: fill expression class -> node numbers."""
+    expression class. ``contracts``: rows of that relation. ``names``: fill expression class -> node numbers.
+    ``candidates``: plan candidates by problem, both as the rules spell them (rules/problem.egg, rules/plan.egg): of
+    problem ``(constructor, *arguments)`` the rows of ``plan-candidate`` without the problem, in a fixed order."""
 
     classes: Mapping[str, tuple[ENode, ...]]
     outputs: tuple[str, ...]
     free: Mapping[str, str]
     contracts: tuple[tuple[Argument, ...], ...]
     names: Mapping[str, int]
+    candidates: Mapping[tuple[Argument, ...], tuple[tuple[Argument, ...], ...]] = field(default_factory=dict)
 
 
 def compact(tables: Tables) -> dict[str, Any]:
@@ -72,10 +81,12 @@ def compact(tables: Tables) -> dict[str, Any]:
     for (tensor, _), cls in tables.rows["At"]:
         tensors.setdefault(tensor, []).append(str(cls))
     names: dict[str, int] = {}
-    for (number, tensor), _ in tables.rows["named"]:
+    for (number, tensor), _ in tables.rows["node-number"]:
         for expression in tensors.get(tensor, ()):
             names[expression] = min(int(number), names.get(expression, int(number)))
+    problems = {cls: [op, *args] for op in PROBLEMS for args, cls in tables.rows[op]}
     facts = {
+        "candidate": [[problems[args[0]], *args[1:]] for args, _ in tables.rows["plan-candidate"]],
         "Out": [args for args, _ in tables.rows["Out"]],
         "contracts": [args for args, _ in tables.rows["contracts"]],
         "free": [[expression, axes] for (expression,), axes in tables.rows["free"]],
@@ -89,6 +100,9 @@ def read(data: Mapping[str, Any]) -> Graph:
         name: tuple(sorted((ENode(op, tuple(args)) for op, *args in nodes), key=_order))
         for name, nodes in data["classes"].items()
     }
+    candidates: dict[tuple[Argument, ...], list[tuple[Argument, ...]]] = {}
+    for problem, *row in data["facts"]["candidate"]:
+        candidates.setdefault(tuple(map(_plain, problem)), []).append(tuple(map(_plain, row)))
     outputs = {number: str(buffer) for number, buffer in data["facts"]["Out"]}
     return Graph(
         classes,
@@ -96,7 +110,13 @@ def read(data: Mapping[str, Any]) -> Graph:
         {str(expression): str(axes) for expression, axes in data["facts"]["free"]},
         tuple(tuple(row) for row in data["facts"]["contracts"]),
         data["names"],
+        {problem: tuple(sorted(rows, key=repr)) for problem, rows in sorted(candidates.items(), key=repr)},
     )
+
+
+def _plain(argument: Argument) -> Argument:
+    """A string without the mark that tells it from the name of a class."""
+    return argument[1:] if isinstance(argument, str) and argument.startswith("'") else argument
 
 
 def _order(node: ENode) -> tuple[str, tuple[tuple[int, int | str], ...]]:

@@ -1,23 +1,28 @@
 """Reads what rule files declare: rules with their equations, rulesets with their phase and class.
 
 A rule file is checked before the engine sees it: it may declare (sorts, constructors, functions, relations,
-rulesets, rules, facts) and include other rule files, and do nothing else.
+rulesets, rules, facts) and include other rule files of its folder, and do nothing else.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tinyc.ir.diagnostics import TinycError
 
+from .forms import Form, TextFault, option, option_span, read_text, scan, words
+from .sexpr import parse, symbols
+
 BUILTIN = Path(__file__).parent.parent / "rules" / "tinyc.egg"
 DECLARING = frozenset(
     {"sort", "datatype", "datatype*", "constructor", "function", "relation", "ruleset", "rule", "rewrite"}
-    | {"birewrite", "include"}
+    | {"birewrite", "include", "meaning"}
 )
 """The commands of a rule file. A fact of a relation that it declares or includes is allowed as well; whatever else the
 engine knows acts (runs rules, reads files, prints), and a rule file may not."""
@@ -25,35 +30,51 @@ ACTING = frozenset(
     [
         "run",
         "run-schedule",
+        "run-with",
+        "let-scheduler",
+        "saturate",
+        "seq",
+        "repeat",
+        "unstable-combined-ruleset",
+        "with-ruleset",
         "input",
         "output",
         "extract",
+        "multi-extract",
+        "query-extract",
+        "keep-best",
         "check",
         "fail",
-        "push",
-        "pop",
-        "simplify",
         "prove",
         "prove-exists",
+        "simplify",
+        "push",
+        "pop",
+        "print",
         "print-function",
         "print-size",
         "print-stats",
+        "print-overall-statistics",
         "let",
         "set",
         "union",
         "delete",
         "subsume",
+        "change",
         "panic",
-        "multi-extract",
-        "with-ruleset",
-        "unstable-combined-ruleset",
-        "keep-best",
-        "query-extract",
+        "for",
+        "set-cost",
+        "set-option",
+        "with-dynamic-cost",
+        "get-size!",
+        "calc",
+        "declare",
     ]
 )
 """Commands that a relation may be named like: ``(output "file" …)`` is no fact but writes a file."""
-_NAME = re.compile(r':name\s+"([^"]+)"')
-_RULESET = re.compile(r":ruleset\s+([^\s()]+)")
+RULES = ("rule", "rewrite", "birewrite")
+MAX_INCLUDES = 50
+"""Files that include one another in a chain."""
 CLASSES = ("EXACT", "REASSOC", "BOUNDED", "REAL-ONLY", "FACT")
 
 
@@ -69,17 +90,6 @@ class RuleInfo:
     file: str
     line: int
     equation: str
-
-
-@dataclass(frozen=True)
-class Form:
-    """One top-level form: its head, text, first line, offset in the file, and the comment right above it."""
-
-    head: str
-    text: str
-    line: int
-    start: int
-    comment: str
 
 
 @dataclass(frozen=True)
@@ -102,10 +112,12 @@ class RuleBase:
     rules: tuple[RuleInfo, ...]
 
     def active(self, without: Sequence[str] = (), also: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
-        """The rulesets to run, by phase in order. Raises UnknownRuleset for a name that no file declares."""
+        """The rulesets to run, by phase in order. ``without`` may name single rules too, which are not looked at here.
+        Raises UnknownRuleset for a name that no file declares."""
         known = {ruleset.name for ruleset in self.rulesets}
+        rules = {rule.name for rule in self.rules}
         for name in (*without, *also):
-            if name not in known:
+            if name not in known and (name not in rules or name in also):
                 raise TinycError(
                     "UnknownRuleset",
                     f"no rule file declares a ruleset {name!r}",
@@ -116,35 +128,43 @@ class RuleBase:
         return {phase: tuple(r.name for r in on if r.phase == phase) for phase in self.phases}
 
 
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a rule file. ``what``: "unreadable", "text", "acts", "include", "phase", "class", "unnamed",
+    "ruleset" or "name-taken"; ``error``: as it is raised where the rules are to be used."""
+
+    what: str
+    error: TinycError
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Rule files with everything that is wrong with them. ``base``: what is right; ``forms``: per file."""
+
+    base: RuleBase
+    forms: Mapping[Path, tuple[Form, ...]]
+    faults: tuple[Fault, ...]
+
+
 def load_rules(extra: Iterable[str | Path] = ()) -> RuleBase:
     """The built-in rules and the files or folders in ``extra``.
 
     Raises TinycError RuleFileInvalid (with file and line) for anything that is not a well-formed rule file, and
     FileUnreadable for a file that cannot be read.
     """
-    files: list[Path] = []
-    forms: dict[Path, tuple[Form, ...]] = {}
-    relations: set[str] = set()
-    for path in (BUILTIN, *_spread(extra)):
-        _collect(path, files, forms, relations, ())
-    phases: dict[str, int] = {}
-    rulesets: dict[str, Ruleset] = {}
-    for path in files:
-        for form in forms[path]:
-            words = _words(form)
-            if form.head == "phase" and len(words) == 3:
-                phases[words[1]] = int(words[2])
-            if form.head == "in-phase":
-                ruleset = _ruleset(path, form, words)
-                rulesets[ruleset.name] = ruleset
-    for ruleset in rulesets.values():
-        if ruleset.phase not in phases:
-            raise _bad(
-                ruleset.file, ruleset.line, f"phase {ruleset.phase!r} is not one of {', '.join(phases)}"
-            )
-    rules = _rules(files, forms, rulesets)
-    ordered = tuple(sorted(phases, key=lambda name: phases[name]))
-    return RuleBase(tuple(files), ordered, tuple(rulesets.values()), rules)
+    reading = read_rules(extra)
+    if reading.faults:
+        raise reading.faults[0].error
+    return reading.base
+
+
+def read_rules(extra: Iterable[str | Path] = ()) -> Reading:
+    """As :func:`load_rules`, but a fault is no end: all are collected."""
+    reader = _Reader()
+    reader.include(BUILTIN, BUILTIN.resolve().parent)
+    for path in reader.spread(extra):
+        reader.include(path, path.parent)
+    return reader.finish()
 
 
 def list_rules(extra: Iterable[str | Path] = ()) -> tuple[RuleInfo, ...]:
@@ -152,196 +172,209 @@ def list_rules(extra: Iterable[str | Path] = ()) -> tuple[RuleInfo, ...]:
     return load_rules(extra).rules
 
 
-def without_includes(path: Path) -> str | None:
-    """The file's text with its includes blanked, lines kept; None where it has none and can be loaded as it is."""
-    forms = forms_of(path)
-    if not any(form.head == "include" for form in forms):
-        return None
-    lines = path.read_text(encoding="utf-8").split("\n")
-    for form in forms:
-        if form.head == "include":
-            for line in range(form.line - 1, form.line + form.text.count("\n")):
-                lines[line] = ""
-    return "\n".join(lines)
+def texts_of(files: Iterable[Path]) -> tuple[str, ...]:
+    """The texts of rule files. Raises TinycError FileUnreadable."""
+    return tuple(_text(path) for path in files)
 
 
-def one_rule_per_ruleset(path: Path) -> tuple[str, dict[str, tuple[str, str]]]:
-    """The file's text with each rule in a ruleset of its own, and for each of those its ruleset and rule name.
+@functools.lru_cache(maxsize=128)
+def one_rule_per_ruleset(text: str) -> tuple[str, dict[str, tuple[str, str]]]:
+    """A rule file's text with each rule in a ruleset of its own, and for each of those its ruleset and rule name.
 
-    For profiling: what one rule adds can then be counted. Lines stay; includes are blanked.
+    A rule can then be left out, or run by itself so that what it adds is counted; combined again, such rulesets run as
+    fast as the whole. Lines stay; includes and meanings, which tinyc alone reads, are blanked.
     """
-    text = path.read_text(encoding="utf-8")
     homes: dict[str, tuple[str, str]] = {}
-    for form in reversed(forms_of(path)):
+    forms, _ = scan(text)
+    for form in reversed(forms):
         end = form.start + len(form.text)
-        if form.head == "include":
+        if form.head in ("include", "meaning"):
             text = text[: form.start] + "\n" * form.text.count("\n") + text[end:]
-        if form.head not in ("rule", "rewrite", "birewrite"):
+        if form.head not in RULES:
             continue
-        name, home = _NAME.search(form.text), _RULESET.search(form.text)
-        assert name and home, "checked by load_rules"
-        alone = "rule--" + re.sub(r"[^A-Za-z0-9]+", "-", name[1])
-        homes[alone] = (home[1], name[1])
-        body = form.text[: home.start(1)] + alone + form.text[home.end(1) :]
+        name, home = option(form.text, ":name"), option(form.text, ":ruleset")
+        span = option_span(form.text, ":ruleset")
+        if not (name and home and span):
+            continue  # edited since load_rules has checked it: the engine says so
+        alone = "rule--" + re.sub(r"[^A-Za-z0-9]", lambda found: f"-{ord(found[0]):x}-", name)
+        homes[alone] = (home, name)
+        body = form.text[: span[0]] + alone + form.text[span[1] :]
         text = f"{text[: form.start]}(ruleset {alone}) {body}{text[end:]}"
     return text, dict(reversed(homes.items()))
 
 
+@functools.lru_cache(maxsize=64)
+def builds_of(text: str) -> Mapping[str, Mapping[str, int]]:
+    """Rule -> constructor -> how often its right-hand side builds it (both sides of a birewrite)."""
+    found: dict[str, Mapping[str, int]] = {}
+    for form in scan(text)[0]:
+        if form.head in RULES:
+            tree = parse(form.text)[0]
+            assert isinstance(tree, tuple)
+            sides = tree[1:3] if form.head == "birewrite" else tree[2:3]
+            built = Counter(name for name in symbols(sides) if name[:1].isupper())
+            found[option(form.text, ":name") or ""] = built
+    return found
+
+
 def forms_of(path: Path) -> tuple[Form, ...]:
-    """The top-level forms of a rule file, with the comments above them."""
+    """The top-level forms of a rule file, with the comments above them. Raises TinycError FileUnreadable, and
+    RuleFileInvalid for the first fault of the text."""
+    forms, faults = _scanned(path)
+    for fault in faults:
+        raise _bad(path, fault.line, fault.why)
+    return forms
+
+
+def _scanned(path: Path) -> tuple[tuple[Form, ...], tuple[TextFault, ...]]:
+    return scan(_text(path))
+
+
+def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_text(path)
+    except (OSError, ValueError) as error:
         raise TinycError(
             "FileUnreadable",
             f"cannot read {path}: {error}",
             "give the path of a rule file (.egg) or of a folder with some",
             at={"layer": "rules", "file": path},
         ) from None
-    return _scanned(path, text)
 
 
-def _spread(extra: Iterable[str | Path]) -> list[Path]:
-    spread: list[Path] = []
-    for item in extra:
-        path = Path(item).resolve()
-        found = sorted(path.glob("*.egg")) if path.is_dir() else [path]
-        if not found:
-            raise _bad(path, 1, "the folder holds no .egg file")
-        spread += found
-    return spread
+class _Reader:
+    """Collects files, their forms and their faults."""
 
+    def __init__(self) -> None:
+        self.files: list[Path] = []
+        self.forms: dict[Path, tuple[Form, ...]] = {}
+        self.faults: list[Fault] = []
+        self.relations: set[str] = set()
+        self.declared: set[str] = set()  # rulesets
 
-def _collect(
-    path: Path,
-    files: list[Path],
-    forms: dict[Path, tuple[Form, ...]],
-    relations: set[str],
-    above: tuple[Path, ...],
-) -> None:
-    path = path.resolve()
-    if path in above:
-        raise _bad(path, 1, "the file includes itself")
-    if path in forms:
-        return
-    mine = forms_of(path)
-    forms[path] = mine
-    for form in mine:
-        if form.head == "include":
-            target = _words(form)[1] if len(_words(form)) > 1 else ""
-            _collect(path.parent / target, files, forms, relations, (*above, path))
-        elif form.head == "relation" and len(_words(form)) > 1:
-            relations.add(_words(form)[1])
-        elif form.head in ACTING or form.head not in DECLARING | relations:
-            raise _bad(
-                path,
-                form.line,
-                f"({form.head} …) declares nothing and is no fact of a relation declared above",
-            )
-    files.append(path)
+    def fault(self, what: str, path: Path, line: int, why: str) -> None:
+        self.faults.append(Fault(what, _bad(path, line, why)))
 
+    def spread(self, extra: Iterable[str | Path]) -> list[Path]:
+        """The files, and those of the folders in the order of their names."""
+        spread: list[Path] = []
+        for item in extra:
+            path = _resolved(Path(item))
+            found = sorted(path.glob("*.egg")) if os.path.isdir(path) else [path]
+            if not found:
+                self.fault("unreadable", path, 1, "the folder holds no .egg file")
+            spread += map(_resolved, found)
+        return spread
 
-def _ruleset(path: Path, form: Form, words: list[str]) -> Ruleset:
-    usage = '(in-phase "<ruleset>" "<phase>" "EXACT|REASSOC|BOUNDED|REAL-ONLY|FACT" "on|off")'
-    if len(words) != 5 or words[3] not in CLASSES or words[4] not in ("on", "off"):
-        raise _bad(path, form.line, f"expected {usage}")
-    return Ruleset(words[1], words[2], words[3], words[4] == "on", path, form.line)
+    def include(self, path: Path, folder: Path, above: tuple[Path, ...] = ()) -> None:
+        """Reads a file and those that it includes, all of which lie in ``folder``."""
+        path = _resolved(path)
+        if path in self.forms:
+            return
+        try:
+            mine, faults = _scanned(path)
+        except TinycError as error:
+            self.faults.append(Fault("unreadable", error))
+            return
+        self.forms[path] = mine
+        for fault in faults:
+            self.fault("text", path, fault.line, fault.why)
+        for form in mine:
+            if form.head == "include":
+                self._included(path, form, folder, above)
+            elif form.head == "relation" and len(words(form.text)) > 1:
+                self.relations.add(words(form.text)[1])
+            elif form.head == "ruleset":
+                self.declared.update(words(form.text)[1:])
+            elif form.head in ACTING or form.head not in DECLARING | self.relations:
+                why = f"({form.head} …) declares nothing and is no fact of a relation declared above"
+                self.fault("acts", path, form.line, why)
+        self.files.append(path)
 
-
-def _rules(
-    files: list[Path], forms: dict[Path, tuple[Form, ...]], rulesets: dict[str, Ruleset]
-) -> tuple[RuleInfo, ...]:
-    rules: dict[str, RuleInfo] = {}
-    for path in files:
-        for form in forms[path]:
-            if form.head not in ("rule", "rewrite", "birewrite"):
-                continue
-            name, member = _NAME.search(form.text), _RULESET.search(form.text)
-            if not name or not member:
-                raise _bad(path, form.line, "every rule has a :name and a :ruleset")
-            if member[1] not in rulesets:
-                raise _bad(path, form.line, f"ruleset {member[1]!r} joins no phase: (in-phase …) is missing")
-            if name[1] in rules:
-                first = rules[name[1]]
-                raise _bad(path, form.line, f"rule {name[1]!r} stands in {first.file}:{first.line} already")
-            home = rulesets[member[1]]
-            rules[name[1]] = RuleInfo(
-                name[1], home.name, home.phase, home.klass, home.default, str(path), form.line, form.comment
-            )
-    return tuple(rules.values())
-
-
-@functools.lru_cache(maxsize=64)
-def _scanned(path: Path, text: str) -> tuple[Form, ...]:
-    """A pure function, so its cache is only a matter of speed: every compilation reads the same few files."""
-    return tuple(_scan(path, text))
-
-
-def _scan(path: Path, text: str) -> Iterable[Form]:
-    position, line = 0, 1
-    comment: list[str] = []
-    while position < len(text):
-        char = text[position]
-        if char == "\n":
-            line += 1
-            position += 1
-            if text.startswith("\n", position):
-                comment = []
-        elif char.isspace():
-            position += 1
-        elif char == ";":
-            end = text.find("\n", position)
-            end = len(text) if end < 0 else end
-            if not text[text.rfind("\n", 0, position) + 1 : position].strip():
-                comment.append(
-                    text[position:end].lstrip(";").strip()
-                )  # what follows a form is about that form
-            position = end
-        elif char == "(":
-            end = _closing(path, text, position, line)
-            body = text[position:end]
-            head = re.match(r"\(\s*([^\s()]*)", body)
-            yield Form(head[1] if head else "", body, line, position, _heading(comment))
-            line += body.count("\n")
-            position = end
-            # rules that stand together share the comment above the first
-            if not text.startswith("\n(", position):
-                comment = []
+    def _included(self, path: Path, form: Form, folder: Path, above: tuple[Path, ...]) -> None:
+        named = words(form.text)[1:]
+        target = _resolved(path.parent / named[0]) if named else path
+        if target in (*above, path):
+            why = "the file includes itself" if named else "(include …) names no file"
+            self.fault("include", target, 1 if named else form.line, why)
+        elif not target.is_relative_to(folder):
+            why = f"the file includes {named[0]}, which is outside of its folder; give it as a rule file of its own"
+            self.fault("include", path, form.line, why)
+        elif len(above) >= MAX_INCLUDES:
+            self.fault("include", path, form.line, f"more than {MAX_INCLUDES} files include one another")
         else:
-            raise _bad(
-                path, line, f"expected a form, a comment or nothing, found {text[position : position + 20]!r}"
-            )
+            self.include(target, folder, (*above, path))
+
+    def finish(self) -> Reading:
+        phases: dict[str, int] = {}
+        rulesets: dict[str, Ruleset] = {}
+        for path in self.files:
+            for form in self.forms[path]:
+                said = words(form.text) if form.head in ("phase", "in-phase") else []
+                if form.head == "phase":
+                    if len(said) != 3 or not re.fullmatch(r"-?\d{1,18}", said[2]):
+                        self.fault("phase", path, form.line, 'expected (phase "<name>" <number>)')
+                    elif phases.setdefault(said[1], int(said[2])) != int(said[2]):
+                        why = f"phase {said[1]!r} has the number {phases[said[1]]} already"
+                        self.fault("phase", path, form.line, why)
+                elif form.head == "in-phase":
+                    self._ruleset(path, form, said, rulesets)
+        for ruleset in rulesets.values():
+            if ruleset.phase not in phases:
+                why = f"phase {ruleset.phase!r} is not one of {', '.join(phases)}"
+                self.fault("phase", ruleset.file, ruleset.line, why)
+        rules = self._rules(rulesets)
+        ordered = tuple(sorted(phases, key=lambda name: phases[name]))
+        base = RuleBase(tuple(self.files), ordered, tuple(rulesets.values()), rules)
+        return Reading(base, self.forms, tuple(self.faults))
+
+    def _ruleset(self, path: Path, form: Form, said: list[str], rulesets: dict[str, Ruleset]) -> None:
+        if len(said) != 5 or said[3] not in CLASSES or said[4] not in ("on", "off"):
+            usage = '(in-phase "<ruleset>" "<phase>" "EXACT|REASSOC|BOUNDED|REAL-ONLY|FACT" "on|off")'
+            self.fault("class", path, form.line, f"expected {usage}")
+        elif said[1] in rulesets:
+            first = rulesets[said[1]]
+            why = f"ruleset {first.name!r} has joined phase {first.phase!r} in {first.file.name}:{first.line} already"
+            self.fault("class", path, form.line, why)
+        else:
+            rulesets[said[1]] = Ruleset(said[1], said[2], said[3], said[4] == "on", path, form.line)
+
+    def _rules(self, rulesets: dict[str, Ruleset]) -> tuple[RuleInfo, ...]:
+        rules: dict[str, RuleInfo] = {}
+        for path in self.files:
+            for form in self.forms[path]:
+                if form.head not in RULES:
+                    continue
+                name, member = option(form.text, ":name"), option(form.text, ":ruleset")
+                span = option_span(form.text, ":name")
+                if span and not form.text[span[0] :].startswith('"'):
+                    self.fault("unnamed", path, form.line, f':name takes a string: "{name}"')
+                elif not name or not member:
+                    what = "unnamed" if not name else "ruleset"
+                    self.fault(what, path, form.line, "every rule has a :name and a :ruleset")
+                elif member not in rulesets:
+                    why = f"ruleset {member!r} joins no phase: (in-phase …) is missing"
+                    self.fault("ruleset", path, form.line, why)
+                elif member not in self.declared:
+                    why = f"ruleset {member!r} is never declared: (ruleset {member}) is missing"
+                    self.fault("ruleset", path, form.line, why)
+                elif name in rules:
+                    first = rules[name]
+                    why = f"rule {name!r} stands in {first.file}:{first.line} already"
+                    self.fault("name-taken", path, form.line, why)
+                else:
+                    home = rulesets[member]
+                    place = (str(path), form.line, form.comment)
+                    rules[name] = RuleInfo(name, home.name, home.phase, home.klass, home.default, *place)
+        return tuple(rules.values())
 
 
-def _heading(comment: list[str]) -> str:
-    """A comment as one line; the banner of a section (``---- text ----``) only where nothing else is said."""
-    own = [line for line in comment if not line.startswith("----")]
-    return " ".join(own if own else comment).strip(" -")
-
-
-def _closing(path: Path, text: str, start: int, line: int) -> int:
-    depth, position = 0, start
-    while position < len(text):
-        char = text[position]
-        if char == '"':
-            position += 1
-            while position < len(text) and text[position] != '"':
-                position += 2 if text[position] == "\\" else 1
-        elif char == ";":
-            newline = text.find("\n", position)
-            position = len(text) if newline < 0 else newline
-        elif char == "(":
-            depth += 1
-        elif char == ")":
-            depth -= 1
-            if depth == 0:
-                return position + 1
-        position += 1
-    raise _bad(path, line, "this form is never closed")
-
-
-def _words(form: Form) -> list[str]:
-    return [quoted or bare for quoted, bare in re.findall(r'"([^"]*)"|([^\s()"]+)', form.text)]
+def _resolved(path: Path) -> Path:
+    """The path without links. A loop of links, or a character that no path has, is found when it is read."""
+    try:
+        return Path(os.path.realpath(path))
+    except (OSError, ValueError):
+        return path
 
 
 def _bad(path: Path, line: int, why: str) -> TinycError:

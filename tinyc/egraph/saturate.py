@@ -20,41 +20,24 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tinyc.ir.diagnostics import Diagnostic, TinycError
+from tinyc.ir.resources import Limits
 from tinyc.ir.tiny import Program
 
+from .budget import Banned, Budget, engine_lost, phase_stopped, rules_put_aside
 from .encode import encode
 from .graph import Graph, read
-from .rulefiles import BUILTIN, RuleBase, forms_of, one_rule_per_ruleset, without_includes
+from .provenance import Provenance, instrument, read_rows
+from .rulefiles import BUILTIN, RuleBase, builds_of, forms_of, one_rule_per_ruleset, texts_of
 
+BASE_PHASES = ("prop", "movement")
+"""The phases whose built-in rules are the base lowering."""
 
-@dataclass(frozen=True)
-class Budget:
-    """Limits of one optimisation. Running out is no failure: the best program so far is used.
-
-    ``seconds``: wall time. ``enodes``: rows of constructors. ``iterations``: rounds per phase (a round is one step
-    while the e-graph grows fast, up to 64 while it does not). ``memory_bytes``: of the engine's process.
-    """
-
-    seconds: float = 30.0
-    enodes: int = 200_000
-    iterations: int = 50
-    memory_bytes: int = 2 << 30
-
-    def __post_init__(self) -> None:
-        for name in ("seconds", "enodes", "iterations", "memory_bytes"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-                raise TinycError(
-                    "InvalidArgument",
-                    f"Budget.{name} is {value!r}",
-                    "give a number that is not negative",
-                    at={"layer": "egraph", "value": f"Budget.{name}"},
-                )
+__all__ = ["Banned", "Budget", "PhaseReport", "Saturation", "saturate"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +45,8 @@ class PhaseReport:
     """What a phase did. ``sizes``: rows per constructor and fact after it; times in seconds.
 
     ``rule_enodes``: e-nodes that each rule added (less what its unions merged); None where rules were not profiled.
+    ``rule_growth``: the same, where rules ran together shared out among those that build what grew, by their matches.
+    ``banned``: the rules that were put aside in this phase.
     """
 
     name: str
@@ -75,17 +60,21 @@ class PhaseReport:
     rule_matches: Mapping[str, int]
     stopped: str | None
     rule_enodes: Mapping[str, int] | None
+    rule_growth: Mapping[str, int] = field(default_factory=dict)
+    banned: tuple[Banned, ...] = ()
 
 
 @dataclass(frozen=True)
 class Saturation:
-    """``graph`` is None where the engine gave nothing back; ``complete``: every phase ran to its end."""
+    """``graph`` is None where the engine gave nothing back; ``complete``: every phase ran to its end. ``provenance``: None
+    unless matches were recorded."""
 
     graph: Graph | None
     phases: tuple[PhaseReport, ...]
     warnings: tuple[Diagnostic, ...]
     complete: bool
     engine: str
+    provenance: Provenance | None = None
 
 
 def saturate(
@@ -96,54 +85,73 @@ def saturate(
     budget: Budget | None = None,
     profile: bool = False,
     apart: Collection[str] = (),
+    machine: Limits | None = None,
+    record: bool = False,
+    blame: bool = True,
 ) -> Saturation:
     """Inserts ``program`` (integer shapes) and runs the phases.
 
+    ``without``: names of rulesets, and of single rules.
     ``profile``: run every rule by itself and count what it adds; the same fixpoint, many times as slow.
     ``apart``: ids of REDUCE nodes that no other reduction may hold in its kernel.
+    ``machine``: what the rules make plan candidates for; None: they make none.
+    ``blame``: where a rule of a user's stops the engine, find out which (which takes as long as a profile), and raise; a
+    warning otherwise.
+    ``record``: every rule records its matches, for explanations; the e-graph is the same.
 
     Raises TinycError RuleFileInvalid where the engine refuses a rule file, UnsoundUnion where two facts contradict
     each other, UnknownRuleset for a name in ``without`` or ``also`` that does not exist.
     """
     budget = budget or Budget()
     active = base.active(without, also)
-    encoded = encode(program, apart=apart)
-    files: list[tuple[str, str | None]] = [(str(path), without_includes(path)) for path in base.files]
-    alone: dict[str, list[tuple[str, str]]] = {}
-    if profile:
-        for number, path in enumerate(base.files):
-            text, homes = one_rule_per_ruleset(path)
-            files[number] = (str(path), text)
-            for ruleset, (home, rule) in homes.items():
-                alone.setdefault(home, []).append((ruleset, rule))
+    encoded = encode(program, apart=apart, machine=machine)
+    mine = {str(path) for path in _users(base)}
+    texts = texts_of(base.files)
+    recorder = instrument(texts) if record else None
+    texts = recorder.texts if recorder else texts
+    files: list[tuple[str, str]] = []
+    rulesets: dict[str, list[tuple[str, str]]] = {}
+    for path, text in zip(base.files, texts, strict=True):
+        alone, homes = one_rule_per_ruleset(text)
+        files.append((str(path), alone))
+        for own, (home, rule) in homes.items():
+            if rule not in without:
+                rulesets.setdefault(home, []).append((own, rule))
     request = {
         "files": files,
-        "stamp": _stamp(base.files),
+        "stamp": _stamp(files),
         "phases": [[phase, list(members)] for phase, members in active.items()],
-        "alone": alone,
+        "rulesets": rulesets,
+        "builds": {rule: built for text in texts for rule, built in builds_of(text).items()},
+        "kept": [rule.name for rule in base.rules if rule.phase in BASE_PHASES and rule.file not in mine],
+        "users": [rule.name for rule in base.rules if rule.file in mine],
+        "alone": profile,
         "terms": encoded.terms,
         "facts": encoded.facts,
         "sets": encoded.sets,
-        "budget": {
-            "enodes": budget.enodes,
-            "rounds": budget.iterations,
-            "memory_bytes": int(budget.memory_bytes),
-        },
+        "budget": budget.to_request(),
+        "whole": recorder.tables if recorder else [],
     }
-    messages, lost = _shared_worker().ask(request, budget.seconds)
+    messages, lost = _shared_worker(record).ask(request, budget.seconds)
     failed = next((message for message in messages if message.get("error")), None)
+    if failed is not None and not blame:
+        return _collect([each for each in messages if each is not failed], failed["error"], base, budget)
     if failed is not None and not profile and _users(base):
         # a rule of the user's may be at fault: run rule by rule to name it
-        return saturate(program, base, without, also, budget, profile=True, apart=apart)
-    return _collect(messages, lost, base, budget)
+        return saturate(program, base, without, also, budget, profile=True, apart=apart, machine=machine)
+    saturation = _collect(messages, lost, base, budget)
+    if recorder and saturation.graph:
+        sent = next(message for message in reversed(messages) if message["kind"] == "graph")
+        provenance = Provenance(recorder.language, recorder.records, read_rows(sent), encoded)
+        saturation = replace(saturation, provenance=provenance)
+    return saturation
 
 
-def _stamp(files: Sequence[Path]) -> str:
+def _stamp(files: Sequence[tuple[str, str]]) -> str:
     """Changes with the contents of the files: an engine that was loaded before must not outlive an edit."""
     digest = hashlib.sha256()
-    for path in files:
-        content = path.read_bytes()
-        digest.update(f"{path} {len(content)} ".encode() + content)
+    for path, text in files:
+        digest.update(f"{path} {len(text)} {text}".encode())
     return digest.hexdigest()
 
 
@@ -168,26 +176,13 @@ def _collect(messages: list[dict[str, Any]], lost: str | None, base: RuleBase, b
                 raise _run_error(message, base)
             if message["error"]:
                 latest, lost = None, lost or f"in phase {report.name} it stopped: {message['error']}"
-            elif report.stopped:
-                warnings.append(_exhausted(report, message["grew_most"], budget))
+            else:
+                warnings += _spent(report, message["grew_most"], budget)
     graph = read(latest) if latest is not None else None
     if lost:
-        after = f"after phase {phases[-1].name}" if phases else "in its first phase"
-        what = "the last whole e-graph it sent is used" if graph else "the naive program is used"
-        most = (
-            max(phases[-1].rule_matches.items(), key=lambda item: item[1], default=("", 0))[0]
-            if phases
-            else ""
-        )
-        blame = f"; in the last phase that finished, rule {most} matched most" if most else ""
-        warnings.append(
-            Diagnostic(
-                "EngineLost",
-                f"the rewrite engine was lost {after}: {lost}; {what}{blame}",
-                "raise the budget, or leave out the ruleset that grows (without=…)",
-                {"layer": "egraph"},
-            )
-        )
+        used = "the last whole e-graph it sent is used" if graph else "the naive program is used"
+        rounds = [message for message in messages if message["kind"] == "round"]
+        warnings.append(engine_lost(lost, phases[-1].name if phases else "", used, rounds))
     return Saturation(graph, tuple(phases), tuple(warnings), not warnings, engine)
 
 
@@ -203,25 +198,31 @@ def _phase(message: Mapping[str, Any]) -> PhaseReport:
         message["rule_seconds"],
         message["rule_matches"],
         message["stopped"],
-        message.get("rule_enodes"),
+        message["rule_enodes"],
+        message["rule_growth"],
+        tuple(Banned(**each) for each in message["banned"]),
     )
 
 
-def _exhausted(report: PhaseReport, rule: str, budget: Budget) -> Diagnostic:
-    spent = {"enodes": f"{budget.enodes} e-nodes", "iterations": f"{budget.iterations} rounds"}
-    return Diagnostic(
-        "BudgetExhausted",
-        f"phase {report.name} stopped at {report.enodes} e-nodes after {report.steps} steps: its budget of "
-        f"{spent.get(report.stopped or '', report.stopped)} is spent; rule {rule} matched most in the last step",
-        "raise the budget, or leave out the ruleset of that rule (without=…)",
-        {"layer": "egraph", "rule": rule},
-    )
+def _spent(report: PhaseReport, grew_most: str, budget: Budget) -> list[Diagnostic]:
+    found = [rules_put_aside(report.name, report.banned, budget)] if report.banned else []
+    if report.stopped:
+        stopped = (report.name, report.enodes, report.steps, report.stopped)
+        found.append(phase_stopped(*stopped, grew_most, budget))
+    return found
 
 
 def _rule_error(file: str, message: str) -> TinycError:
     path = Path(file)
-    found = re.search(r"In (\d+):\d+(?:-\d+)*(?:-\d+:\d+)? of", message)
-    line = int(found[1]) if found else None
+    message = re.sub(r" of \d+:", ":", message)  # the number of a file in memory
+    suggestion = "correct the rule file; rules/schema.egg lists the constructors and their arguments"
+    places = re.findall(r"In (\d+):\d+(?:-\d+)*(?:-\d+:\d+)?: ?(.*)", message)
+    line = int(places[0][0]) if places else None
+    shadowed = re.search(r"Shadowing is not allowed, but found (\S+)", message)
+    if shadowed and len(places) > 1:  # where the word is declared, in some file, and where it is used
+        line = int(places[1][0])
+        message = f"{shadowed[1]} is declared already, as {places[0][1]}, and can be no variable (Shadowing)"
+        suggestion = f"give {shadowed[1]} another name; `tinyc rules lint` says where it is declared"
     rule = None
     for form in forms_of(path):
         if line is not None and form.line <= line <= form.line + form.text.count("\n"):
@@ -230,7 +231,7 @@ def _rule_error(file: str, message: str) -> TinycError:
     return TinycError(
         "RuleFileInvalid",
         f"{path.name}{f':{line}' if line else ''}: {message}",
-        "correct the rule file; rules/schema.egg lists the constructors and their arguments",
+        suggestion,
         at={"layer": "rules", "file": file, "line": line, "rule": rule},
     )
 
@@ -270,6 +271,7 @@ class _Worker:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str | None] = queue.Queue()
+        self._memory = 0  # that the process may have had
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> tuple[list[dict[str, Any]], str | None]:
         """All answers until "done", and why there was no "done", if so."""
@@ -277,14 +279,14 @@ class _Worker:
         with self._lock:
             messages: list[dict[str, Any]] = []
             try:
+                memory = request["budget"]["memory_bytes"]
+                if memory < self._memory:
+                    self.stop()  # it may hold more than that: a warm engine would hide a budget that is too small
+                self._memory = memory
                 process = self._start()
-                assert process.stdin is not None
-                try:
-                    process.stdin.write(json.dumps(request, separators=(",", ":")) + "\n")
-                    process.stdin.flush()
-                except OSError:
-                    self.stop()
-                    return messages, "its process ended"
+                # in a thread: a process that hangs does not read, and the pipe holds less than a request
+                text = json.dumps(request, separators=(",", ":")) + "\n"
+                threading.Thread(target=_write, args=(process, text), daemon=True).start()
                 while True:
                     try:
                         line = self._lines.get(timeout=max(deadline - time.monotonic(), 0.0))
@@ -342,14 +344,23 @@ class _Worker:
                         pipe.close()
 
 
-def _shared_worker() -> _Worker:
+def _write(process: subprocess.Popen[str], text: str) -> None:
+    """Ends with an error where the process has ended, which its reader will find out."""
+    assert process.stdin is not None
+    with contextlib.suppress(OSError, ValueError):
+        process.stdin.write(text)
+        process.stdin.flush()
+
+
+def _shared_worker(record: bool = False) -> _Worker:
     """One worker per process, started at the first use and stopped at exit. A forked child gets its own: two readers
-    of one pipe would take each other's answers."""
-    return _worker_of(os.getpid())
+    of one pipe would take each other's answers. So do runs that are recorded: one that has loaded rules with records, and
+    has had their memory, is not warm for a compilation."""
+    return _worker_of(os.getpid(), record)
 
 
 @functools.cache
-def _worker_of(process: int) -> _Worker:
+def _worker_of(process: int, record: bool) -> _Worker:
     worker = _Worker()
 
     def stop() -> None:

@@ -8,7 +8,7 @@ from .check_machine import MMA, Claim, check_cpu, check_gpu, step_depth, swizzle
 from .diagnostics import show
 from .region import Reduce, Region, Stream
 from .resources import Limits, Resources, resources
-from .schedule import BARRIER_MODELS, Contraction, Plan
+from .schedule import BARRIER_MODELS, Contraction, Plan, rings
 from .schedule_names import nearest
 
 __all__ = ["MMA", "check_plan", "step_depth", "swizzles"]
@@ -94,6 +94,13 @@ class _Check(Claim):
                 f"{plan.vectorize.width} is no power of two",
                 "give a power of two",
                 "PlanInvalid",
+            )
+        known = rings(self.limits.arch)
+        if plan.stages not in (None, *known):
+            raise self.refuse(
+                "stages",
+                f"{self.limits.arch} has no rings of {plan.stages} tiles",
+                f"give {known[0]} to {known[-1]}",
             )
         ring = plan.stages or 2
         if plan.async_ is not None and plan.async_.enable and plan.async_.prefetch_depth > ring:

@@ -32,8 +32,8 @@ class Entry:
     reserved: bool = False
 
 
-#: kind -> what it is. E10xx Tiny IR, E11xx withdrawn, E12xx and E13xx polyhedral, E14xx Region, E15xx resources of
-#: a plan, E16xx e-graph and rules, E17xx running, E18xx files and command line, W2xxx warnings.
+#: kind -> what it is. E10xx Tiny IR, E11xx withdrawn, E12xx and E13xx polyhedral, E14xx Region, E15xx plans, and
+#: what they cost, E16xx e-graph and rules, E17xx running, E18xx files and command line, W2xxx warnings.
 CATALOGUE: Mapping[str, Entry] = MappingProxyType(
     {
         "BroadcastMismatch": Entry(
@@ -149,6 +149,11 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "E1506",
             "a plan does not fit its Region or its target: names, axes, layouts, alignment, architecture",
             "start from the plan that `--dump=plan` gives",
+        ),
+        "CostModelInvalid": Entry(
+            "E1507",
+            "a cost model gives something that is no estimate",
+            "give finite numbers of at least 0",
         ),
         "RuleFileInvalid": Entry("E1601", "a rule file is wrong", "correct the named line of the file"),
         "UnknownRuleset": Entry("E1602", "a ruleset was named that no file declares", "use a listed name"),

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 ALGOS = ("loops", "contraction")
 #: the document's two, and the CPU
 ARCHS = ("sm80", "sm90", "cpu")
-#: tiles in a shared-memory ring (004 §8.1). Deeper rings: only here.
+#: tiles in a shared-memory ring (004 §8.1)
 STAGES = (2, 3)
+#: the same for sm90, whose copies and products wait for each other by barriers in memory: up to 8 (resolution I-46)
+DEEP_STAGES = tuple(range(2, 9))
 #: which asynchronous copy an architecture waits for (004 §8.1, §9.1)
 BARRIER_MODELS = {"sm80": "cp_async_group", "sm90": "mbarrier"}
 #: kind of kernel -> implementations (004 §8.1); ``splitk_<parts>`` beside them
@@ -112,7 +114,7 @@ class Plan:
         contraction: the Reduce to tensorize and the roles of its axes.
         tile: (BM, BN, BK), points of m, n and k in one tile. For loops on the CPU: (1, points of a block of the
             innermost loop, 1).
-        stages: tiles in the shared-memory ring, one of :data:`STAGES`.
+        stages: tiles in the shared-memory ring, one of :func:`rings`.
         bind: (axis part, one of :data:`PLACES`) pairs.
         warp_tile: the part of a tile that one warp computes; on sm90 one warpgroup of four.
         cache, vectorize, layout_hints, local_edges, async_: as their classes say.
@@ -147,6 +149,11 @@ class Plan:
     def tensorize(self) -> str | None:
         """The let of the Reduce that becomes matrix instructions (004 §6.12)."""
         return self.contraction.reduce if self.contraction else None
+
+
+def rings(arch: str | None) -> tuple[int, ...]:
+    """How many tiles a shared-memory ring may hold. None: an architecture that is not known."""
+    return DEEP_STAGES if arch == "sm90" else STAGES
 
 
 def known_choice(kind: str, name: str) -> bool:

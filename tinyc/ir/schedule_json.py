@@ -16,11 +16,11 @@ from .schedule import (
     ALGOS,
     ARCHS,
     BARRIER_MODELS,
+    DEEP_STAGES,
     EDGE_BUFFERS,
     MAX_EXTENT,
     ORDERS,
     PLACES,
-    STAGES,
     Async,
     Cache,
     Contraction,
@@ -29,6 +29,7 @@ from .schedule import (
     Plan,
     Vectorize,
     known_choice,
+    rings,
 )
 from .schedule_names import PART, nearest
 
@@ -126,20 +127,21 @@ def plan_from_json(data: object, path: str = "plan") -> Plan:
         refuse(
             f"{path}.tile", "loops have no rows and no depth", "give [1, points, 1], or plan a contraction"
         )
+    arch = _maybe(given, "arch", path, _one_of(ARCHS))
     if algo == "loops" and roles is not None:
         refuse(f"{path}.contraction", "the algo is loops", 'give algo "contraction", or leave it out')
     return Plan(
         algo=algo,
         contraction=roles,
         tile=tile,
-        stages=_maybe(given, "stages", path, _stages),
+        stages=_maybe(given, "stages", path, _one_ring(rings(arch))),
         bind=_maybe(given, "bind", path, _bind) or (),
         warp_tile=_maybe(given, "warp_tile", path, _warp_tile),
         cache=_maybe(given, "cache", path, _each(_cache)) or (),
         vectorize=_maybe(given, "vectorize", path, _vectorize),
         predicate_tail=_maybe(given, "predicate_tail", path, _distinct(_part)) or (),
         epilogue=_maybe(given, "epilogue", path, _distinct(_text)) or (),
-        arch=_maybe(given, "arch", path, _one_of(ARCHS)),
+        arch=arch,
         layout_hints=_maybe(given, "layout_hints", path, _layout_hints),
         algo_choice=_maybe(given, "algo_choice", path, _algo_choice) or (),
         local_edges=_maybe(given, "local_edges", path, _each(_edge)) or (),
@@ -243,12 +245,15 @@ def _tile(value: object, path: str) -> tuple[int, int, int]:
     return bm, bn, bk
 
 
-def _stages(value: object, path: str) -> int:
-    stages = _integer(value, path)
-    if stages not in STAGES:
-        listed = " or ".join(map(str, STAGES))
-        refuse(path, f"there are no rings of {stages} tiles", f"give {listed}")
-    return stages
+def _one_ring(known: tuple[int, ...]) -> Callable[[object, str], int]:
+    def one(value: object, path: str) -> int:
+        stages = _integer(value, path)
+        if stages not in known:
+            listed = " or ".join(map(str, known)) if len(known) < 3 else f"{known[0]} to {known[-1]}"
+            refuse(path, f"there are no rings of {stages} tiles", f"give {listed}")
+        return stages
+
+    return one
 
 
 def _warp_tile(value: object, path: str) -> tuple[int, int]:
@@ -311,14 +316,14 @@ def _edge(value: object, path: str) -> LocalEdge:
         _text(given["from"], f"{path}.from"),
         _text(given["to"], f"{path}.to"),
         _one_of(EDGE_BUFFERS)(given["buffer"], f"{path}.buffer"),
-        _maybe(given, "depth", path, lambda depth, at: _integer(depth, at, 1, max(STAGES))),
+        _maybe(given, "depth", path, lambda depth, at: _integer(depth, at, 1, max(DEEP_STAGES))),
     )
 
 
 def _async(value: object, path: str) -> Async:
     given = _object(value, path, ("enable", "prefetch_depth", "epilogue_overlap"), ("enable",))
     enable = _boolean(given["enable"], f"{path}.enable")
-    depth = _integer(given.get("prefetch_depth", 1), f"{path}.prefetch_depth", 1, max(STAGES))
+    depth = _integer(given.get("prefetch_depth", 1), f"{path}.prefetch_depth", 1, max(DEEP_STAGES))
     overlap = _boolean(given.get("epilogue_overlap", False), f"{path}.epilogue_overlap")
     if overlap and not enable:
         refuse(f"{path}.epilogue_overlap", "async is not enabled", "set enable, or leave the overlap out")

@@ -1,0 +1,190 @@
+"""The work of a Region as it will be computed, read off its lets; the same for extracted and for naive kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tinyc.ir.plan import Plan
+from tinyc.ir.region import (
+    Axis,
+    Binary,
+    Cast,
+    Const,
+    Read,
+    Reduce,
+    Region,
+    Select,
+    Stream,
+    Unary,
+    Within,
+    axis_sizes,
+    free_axes,
+    operands,
+)
+from tinyc.ir.streams import Walk, walk_of
+
+from ..rows import one_row
+from .hardware import Hardware
+from .model import MATRIX, CostModel, Roofline, Work, terms_of, weight
+from .schedule import schedule_of
+from .traffic import traffic
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """``flops``: arithmetic, a multiply-add is 2. ``bytes``: each buffer read once, outputs written once.
+    ``time_s``: the cost model's estimate. ``terms``: what it is made of, by name."""
+
+    flops: float
+    bytes: float
+    time_s: float
+    work: Work
+    terms: Mapping[str, float] = field(default_factory=dict)
+
+
+def estimate(region: Region, plan: Plan, model: CostModel) -> Estimate:
+    """Estimates one kernel."""
+    flops, work = _work(region, plan, model.hardware)
+    terms = terms_of(model, work)
+    seconds = sum(terms.values()) if type(model) is Roofline else model.kernel(work)
+    return Estimate(flops, work.bytes_read + work.bytes_written, seconds, work, terms)
+
+
+def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
+    """All arithmetic, and the work of a kernel."""
+    sizes = axis_sizes(region)
+    free = free_axes(region)
+    order = [axis.name for axis in region.iters]
+    walk = walk_of(region)
+    tiled = _tiled_lets(region, plan, walk)
+    scanned: set[tuple[str, tuple[Axis, ...]]] = set()
+    kept = _kept(region, plan) if hardware.rows else frozenset()
+    after = _epilogue(region, plan) if tiled and hardware.sms else frozenset()
+    flops = ops = epilogue = guards = 0.0
+    products: dict[bool, float] = {True: 0.0, False: 0.0}  # of matrix units, of others
+    for let in region.lets:
+        if let.name in kept:
+            continue  # the row is there already
+        count = math.prod(sizes[name] for name in free[let.name])
+        product = simple = 0.0
+        match let.value:
+            case Reduce(_, axes, _):
+                inner = math.prod(axis.size for axis in axes)
+                repeats = _repeats(free[let.name], order, sizes)
+                flops += count * inner
+                if let.name in tiled:
+                    product = count * inner
+                else:
+                    simple = weight("Reduce") * count * inner * repeats
+            case Stream(axes, score, _, _):
+                inner = math.prod(axis.size for axis in axes)
+                flops += 2 * count * inner
+                if let.name in tiled:
+                    product = 2 * count * inner
+                else:
+                    simple = weight("Stream") * count * inner
+                if walk is None or (score, axes) not in scanned:
+                    scanned.add((score, axes))
+                    rows = free[score] - {axis.name for axis in axes}
+                    simple += weight("Row") * math.prod(sizes[name] for name in rows)
+                    simple += weight("Scan") * math.prod(sizes[name] for name in free[score])
+            case Unary() | Binary():
+                flops += count
+                if let.name in tiled:
+                    product = count
+                else:
+                    simple = count * weight(let.value.op)
+            case Within():
+                guards += count
+            case Cast() | Select() | Read():
+                simple = count * (weight(type(let.value).__name__))
+            case Const():
+                pass
+        ops += simple
+        epilogue += simple if let.name in after else 0.0
+        if product:
+            products[_on_matrix_units(region, let.name)] += product
+    moved = traffic(region, plan, tiled, hardware.near)
+    schedule = schedule_of(region, plan, hardware.limits) if hardware.sms else None
+    ops += weight("Gather") * schedule.gathered if schedule else 0.0
+    rest = Work(
+        ops=ops,
+        bytes_read=sum(ref.bytes for ref in region.inputs),
+        bytes_written=sum(ref.bytes for ref in region.outputs),
+        values=sum(not isinstance(let.value, Const) for let in region.lets),
+        epilogue_ops=epilogue,
+        reread_bytes=moved.reread,
+        strided_bytes=moved.strided,
+        viewed_bytes=moved.viewed,
+        transposed_bytes=moved.transposed,
+        guards=guards,
+        schedule=schedule,
+    )
+    return flops, rest + Work(flops=products[True], vector_flops=products[False])
+
+
+def _on_matrix_units(region: Region, name: str) -> bool:
+    """Whether the buffers that a product is loaded from hold what matrix units multiply."""
+    lets = {let.name: let.value for let in region.lets}
+    types = {ref.name: ref.dtype for ref in region.inputs}
+    found: set[str] = set()
+    pending = [name]
+    read = set()
+    while pending:
+        value = lets[pending.pop()]
+        if isinstance(value, Read):
+            read.add(types[value.tensor])
+        fresh = [each for each in operands(value) if each not in found]
+        found.update(fresh)
+        pending += fresh
+    return bool(read) and read <= MATRIX
+
+
+def _epilogue(region: Region, plan: Plan) -> frozenset[str]:
+    """What is computed from the contraction's sum."""
+    if plan.contraction is None:
+        return frozenset()
+    found = {plan.contraction.reduce}
+    for let in region.lets:
+        if not found.isdisjoint(operands(let.value)):
+            found.add(let.name)
+    return frozenset(found - {plan.contraction.reduce})
+
+
+def _tiled_lets(region: Region, plan: Plan, walk: Walk | None) -> set[str]:
+    """The contraction's sum and its product, where the plan tiles them; those of scores, and Streams, in a walk."""
+    if walk is not None:
+        lets = {let.name: let.value for let in region.lets}
+        found = {let.name for let, wide in walk.streams if wide and walk.rows}
+        if walk.product is not None:
+            found |= {walk.product.reduce, *operands(lets[walk.product.reduce])}
+        return found
+    contraction = plan.contraction
+    if contraction is None or not contraction.m or not contraction.n:
+        return set()
+    reduce = next(let for let in region.lets if let.name == contraction.reduce)
+    return {reduce.name, *operands(reduce.value)}
+
+
+def _kept(region: Region, plan: Plan) -> frozenset[str]:
+    """The same contraction at other axes, and its product: along a row of what the tiles have computed."""
+    contraction = plan.contraction
+    if contraction is None:
+        return frozenset()
+    others = [
+        let
+        for let in region.lets
+        if isinstance(let.value, Reduce)
+        and let.name != contraction.reduce
+        and one_row(region, (let.name, contraction.reduce))
+    ]
+    return frozenset(name for let in others for name in (let.name, *operands(let.value)))
+
+
+def _repeats(axes: frozenset[str], order: list[str], sizes: dict[str, int]) -> float:
+    """How often a reduction is repeated because an output axis outside those it depends on encloses it."""
+    outer = [name for name in order if sizes[name] > 1]
+    last = max((number for number, name in enumerate(outer) if name in axes), default=-1)
+    return float(math.prod(sizes[name] for name in outer[:last] if name not in axes))

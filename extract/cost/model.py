@@ -1,0 +1,299 @@
+"""What a kernel is estimated to cost, in seconds, from bytes moved, operations and launches on a hardware table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from operator import attrgetter, mul
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tinyc.ir.diagnostics import TinycError
+from tinyc.ir.dtypes import DType
+
+from ..view import LEVEL, axis_extent, axis_id
+from .expressions import names_in
+from .formulas import (
+    BY_NAME,
+    MACHINE,
+    PART,
+    SCHEDULE,
+    TERMS,
+    WORK,
+    evaluator,
+    expression,
+    needed,
+    rates,
+    text_of,
+)
+from .hardware import WEIGHTS, Hardware
+from .schedule import Schedule
+
+if TYPE_CHECKING:
+    import sympy
+
+MATRIX = frozenset({DType.FP16, DType.BF16})
+"""What matrix units multiply. fp32 keeps its precision: it is not rounded to tf32."""
+
+UNKNOWN_EXTENT = 64
+"""Taken for an outer axis whose loop a value has to be recomputed in, where its extent is not known yet."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a kernel does, or a part of it. Everything but ``schedule`` adds up.
+
+    Attributes:
+        flops: of tiled contractions on the matrix units (a multiply-add is 2): fp16 and bf16 operands.
+        vector_flops: of tiled contractions of other types (fp32, i32), which matrix units do not take.
+        ops: simple operations, those of the epilogue included.
+        epilogue_ops: the part of ``ops`` that runs after the contraction's last product.
+        bytes_read, bytes_written: each buffer once.
+        reread_bytes: fetched again, after the first time: a value with many uses (fan-out).
+        strided_bytes: fetched or stored by neighbours that do not lie side by side in memory.
+        viewed_bytes: of a contraction's operands that are transposed on their way from shared memory (a logical view).
+        transposed_bytes: of a copy into another layout (a transposition that is materialised).
+        guards: evaluations of bounds tests (piecewise accesses).
+        values: values that the kernel's code computes, however many elements they have.
+        schedule: how it runs, where that is known; of two parts that are added, that of the first which has one.
+    """
+
+    flops: float = 0.0
+    ops: float = 0.0
+    bytes_read: float = 0.0
+    bytes_written: float = 0.0
+    values: float = 0.0
+    vector_flops: float = 0.0
+    epilogue_ops: float = 0.0
+    reread_bytes: float = 0.0
+    strided_bytes: float = 0.0
+    viewed_bytes: float = 0.0
+    transposed_bytes: float = 0.0
+    guards: float = 0.0
+    schedule: Schedule | None = None
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.flops + other.flops,
+            self.ops + other.ops,
+            self.bytes_read + other.bytes_read,
+            self.bytes_written + other.bytes_written,
+            self.values + other.values,
+            self.vector_flops + other.vector_flops,
+            self.epilogue_ops + other.epilogue_ops,
+            self.reread_bytes + other.reread_bytes,
+            self.strided_bytes + other.strided_bytes,
+            self.viewed_bytes + other.viewed_bytes,
+            self.transposed_bytes + other.transposed_bytes,
+            self.guards + other.guards,
+            self.schedule or other.schedule,
+        )
+
+
+class CostModel(Protocol):
+    """Estimates in seconds, or in whatever else is to be small. Extraction minimises the sum of :meth:`kernel` over all
+    kernels. A model may also have ``terms(work) -> Mapping[str, float]``: named terms that add up to ``kernel(work)``,
+    for reports (:func:`terms_of`). docs/cost.md shows how to write one."""
+
+    @property
+    def hardware(self) -> Hardware:
+        """The row of the hardware table that the estimates are for."""
+
+    def seconds(self, work: Work) -> float:
+        """Additive estimate of a part of a kernel; must not be negative."""
+
+    def kernel(self, work: Work) -> float:
+        """Estimate of a whole kernel, its launch included."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One symbol or formula of an estimate, with its value. ``formula``: empty for a symbol."""
+
+    name: str
+    value: float
+    unit: str
+    formula: str
+    about: str
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The formulas of docs/cost.md (document 004 §11) on a row of the hardware table: the longer of arithmetic and
+    memory, and what is added to it. Parts of a kernel are added up, with both sides.
+
+    A kernel on a GPU whose Work has a Schedule is estimated with its occupancy, its pipeline and its waves; all others
+    as if the machine were evenly full.
+    """
+
+    hardware: Hardware
+
+    def seconds(self, work: Work) -> float:
+        found = self._compiled
+        return sum(map(mul, found.amounts(work), found.rates))
+
+    def kernel(self, work: Work) -> float:
+        return sum(self._values(work))
+
+    def terms(self, work: Work) -> Mapping[str, float]:
+        """The terms of :data:`~tinyc.extract.cost.formulas.TERMS` in seconds. Their sum is ``kernel(work)`` exactly. Of
+        arithmetic and memory only the longer side counts, the other is 0 here; :meth:`hidden` says what it takes."""
+        return dict(zip(TERMS, self._values(work), strict=True))
+
+    def hidden(self, work: Work) -> Mapping[str, float]:
+        """The shorter side of the roofline, "compute" or "memory", in seconds."""
+        found = self.quantities(work)
+        compute, memory = found["compute_side"], found["memory_side"]
+        return {"memory": memory} if compute >= memory else {"compute": compute}
+
+    def occupancy(self, work: Work) -> float:
+        """Resident warps over those possible; 1 where the estimate does not ask for a Schedule."""
+        return self.quantities(work).get("occupancy", 1.0)
+
+    def quantities(self, work: Work) -> Mapping[str, float]:
+        """Every formula that the estimate goes through, by name, the terms among them."""
+        scheduled = self._scheduled(work)
+        values = self._compiled.everything[scheduled](work, work.schedule)
+        return dict(zip(_everything(scheduled), values, strict=True))
+
+    def symbols(self, work: Work) -> Mapping[str, float]:
+        """Every symbol that the estimate's formulas are written over, with its value."""
+        scheduled = self._scheduled(work)
+        given = {name: getattr(work, name) for name in WORK}
+        given |= {name: getattr(work.schedule, name) for name in SCHEDULE if scheduled}
+        given |= _machine(self.hardware)
+        used = frozenset[str]().union(
+            *(names_in(text_of(name, scheduled)) for name in needed(TERMS, scheduled))
+        )
+        return {name: value for name, value in given.items() if name in used}
+
+    def formula(self, term: str, work: Work | None = None) -> sympy.Expr:
+        """The formula of a term, or of anything that :meth:`quantities` names; as it is for ``work``, else for a
+        scheduled kernel. Raises TinycError InvalidArgument for a name that there is not."""
+        if term not in BY_NAME:
+            raise TinycError(
+                "InvalidArgument",
+                f"the cost model has no term {term!r}",
+                f"its terms are {', '.join(TERMS)}",
+                at={"layer": "extract", "value": term},
+            )
+        return expression(term, work is None or self._scheduled(work))
+
+    def explain(self, work: Work) -> tuple[Line, ...]:
+        """Everything that the estimate of ``work`` is made of: symbols first, the terms last."""
+        scheduled = self._scheduled(work)
+        described = {**WORK, **SCHEDULE, **MACHINE}
+        lines = [
+            Line(name, value, described[name][0], "", described[name][1])
+            for name, value in self.symbols(work).items()
+        ]
+        for name, value in self.quantities(work).items():
+            formula = BY_NAME[name]
+            lines.append(Line(name, value, formula.unit, text_of(name, scheduled), formula.about))
+        return tuple(lines)
+
+    @cached_property
+    def _compiled(self) -> _Compiled:
+        return _compiled(self.hardware)
+
+    def _scheduled(self, work: Work) -> bool:
+        return work.schedule is not None and self.hardware.sms > 0
+
+    def _values(self, work: Work) -> tuple[float, ...]:
+        return self._compiled.terms[self._scheduled(work)](work, work.schedule)
+
+    def __reduce__(self) -> tuple[type[Roofline], tuple[Hardware]]:
+        return Roofline, (self.hardware,)  # what was compiled stays behind
+
+
+def terms_of(model: CostModel, work: Work) -> Mapping[str, float]:
+    """The named terms of a kernel's estimate; of a model that has none, one: "estimate"."""
+    terms = getattr(model, "terms", None)
+    return terms(work) if callable(terms) else {"estimate": model.kernel(work)}
+
+
+def contracted(flops: float, dtype: DType) -> Work:
+    """``flops`` of a tiled contraction whose operands are loaded as ``dtype``: matrix units take fp16 and bf16."""
+    return Work(flops=flops) if dtype in MATRIX else Work(vector_flops=flops)
+
+
+# ---- the formulas, compiled -----------------------------------------------------------------------------------------
+
+
+Evaluate = Callable[[Work, Schedule | None], tuple[float, ...]]
+
+
+class _Compiled(NamedTuple):
+    """``amounts`` of a Work that cost anything in a part of a kernel, and their ``rates``; the evaluators of kernels
+    without a Schedule and with one."""
+
+    amounts: Callable[[Work], Iterable[float]]
+    rates: tuple[float, ...]
+    terms: tuple[Evaluate, Evaluate]
+    everything: tuple[Evaluate, Evaluate]
+
+
+@lru_cache(maxsize=64)
+def _compiled(hardware: Hardware) -> _Compiled:
+    machine = _machine(hardware)
+    charged = rates(PART.name, machine)
+    plain, scheduled = (
+        (evaluator(TERMS, way, machine), evaluator(_everything(way), way, machine)) for way in (False, True)
+    )
+    amounts = attrgetter(*charged)
+    return _Compiled(amounts, tuple(charged.values()), (plain[0], scheduled[0]), (plain[1], scheduled[1]))
+
+
+def _everything(scheduled: bool) -> tuple[str, ...]:
+    return needed((*TERMS, "occupancy") if scheduled else TERMS, scheduled)
+
+
+def _machine(hardware: Hardware) -> dict[str, float]:
+    """The symbols of :data:`~tinyc.extract.cost.formulas.MACHINE`."""
+    limits = hardware.limits
+    return {
+        "peak_flops": hardware.flops,
+        "peak_vector_flops": hardware.vector_flops or hardware.flops,
+        "peak_ops": hardware.ops,
+        "peak_bandwidth": hardware.bandwidth,
+        "cache_cost": 1 / hardware.cache_bandwidth if hardware.cache_bandwidth else 0.0,
+        "launch_cost": hardware.launch,
+        "value_cost": hardware.value,
+        "guard_ops": WEIGHTS["Within"],
+        "write": hardware.write,
+        "sms": hardware.sms,
+        "registers_per_sm": limits.registers_per_sm,
+        "smem_per_sm": limits.smem_per_sm,
+        "warps_per_sm": limits.warps_per_sm,
+        "blocks_per_sm": limits.blocks_per_sm,
+        "access_bytes": limits.access_bytes,
+        "latency": hardware.latency,
+        "busy_warps": hardware.busy_warps,
+        "loads": hardware.loads,
+        "narrow": hardware.narrow,
+        "strided": hardware.strided,
+        "viewed": hardware.viewed,
+        "transposed": hardware.transposed,
+    }
+
+
+# ---- counting -------------------------------------------------------------------------------------------------------
+
+
+def points(axes: Iterable[str]) -> float:
+    """How often a value with these free axes is evaluated: the product of their extents."""
+    return math.prod(axis_extent(axis) for axis in axes)
+
+
+def loop_points(axes: Iterable[str]) -> float:
+    """The same for a reduction in a loop nest whose output axes are the outer loops in order: an output axis that
+    lies outside one it depends on repeats it."""
+    found = list(axes)
+    outputs = {axis_id(axis) for axis in found if axis_id(axis) < LEVEL}
+    skipped = sum(id not in outputs for id in range(max(outputs, default=-1)))
+    return points(found) * float(UNKNOWN_EXTENT**skipped)
+
+
+def weight(op: str) -> float:
+    return WEIGHTS.get(op, 1.0)

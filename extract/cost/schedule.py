@@ -1,0 +1,173 @@
+"""What the cost formulas ask of a kernel's schedule (document 004 §8, §11): one dataclass, filled from a plan candidate
+before there is a Region, or from a Plan and its Region afterwards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tinyc.ir.plan import Plan
+from tinyc.ir.region import Region
+from tinyc.ir.resources import THREADS, Limits, element_bytes, resources, smem_bytes
+from tinyc.ir.schedule_names import Scope
+from tinyc.ir.streams import walk_of
+
+LOOP_REGISTERS = 32
+"""Of a thread that computes one point after the other."""
+
+MMA_SYNC_ON_SM90 = 0.65
+"""Share of sm90's peak that mma.sync attains, measured (arXiv 2402.13499): only WGMMA reaches the rest."""
+
+WGMMA_ROWS = 64
+"""Rows of every WGMMA instruction; a warp tile that is no multiple of it has to use mma.sync."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a kernel runs on a GPU. The CPU's estimates do not ask for it.
+
+    Attributes:
+        algo: name of the algorithm, for people: "loops", "implicit_gemm", "splitk_4", "streaming_softmax_2pass", …
+        blocks: thread blocks of the grid.
+        threads: of one block.
+        registers: of one thread; 0 where it is not known.
+        smem_bytes: shared memory of one block.
+        stages: tiles in the shared-memory ring; 1: none, loads and products take turns.
+        steps: tiles along k that a block goes through; 1 for loops.
+        staged_bytes: what all blocks together load into shared memory, from the second-level cache: (BM·BK + BK·BN) ·
+            itemsize · steps · blocks. 0 for loops.
+        vector_bytes: of one access to global memory.
+        padding: points of all tiles over points of the result, at least 1: what the tails compute for nothing.
+        matrix: the share, in (0, 1], of the matrix units' peak that the instruction attains with this warp tile (WGMMA
+            with 64 columns or more: nearly all; mma.sync on sm90: 0.65).
+        async_copy: loads run beside the products (``async.enable``).
+        epilogue_overlap: the epilogue runs beside the loads of the next tile.
+        gathered: elements that all blocks together load one by one, since a window begins at any of them.
+        tile: (BM, BN, BK) where there is one.
+        warp_tile: the part of one warp; on sm90 of one warpgroup.
+    """
+
+    algo: str = "loops"
+    blocks: int = 1
+    threads: int = 256
+    registers: int = 0
+    smem_bytes: int = 0
+    stages: int = 1
+    steps: int = 1
+    staged_bytes: float = 0.0
+    vector_bytes: int = 4
+    padding: float = 1.0
+    matrix: float = 1.0
+    async_copy: bool = False
+    epilogue_overlap: bool = False
+    gathered: float = 0.0
+    tile: tuple[int, int, int] | None = None
+    warp_tile: tuple[int, int] | None = None
+
+    @property
+    def warps(self) -> int:
+        """Warps of 32 threads of one block."""
+        return -(-self.threads // 32)
+
+    @property
+    def overlapped(self) -> int:
+        """1 where loads run beside the epilogue, else 0."""
+        return int(self.async_copy and self.epilogue_overlap)
+
+
+def attainment(arch: str, warp_tile: tuple[int, int] | None) -> float:
+    """The share of the matrix units' peak, in (0, 1], that the instructions for a warp tile of ``(rows, columns)``
+    attain (document 004 §11: TMA, WGMMA and ldmatrix).
+
+    It is what shared memory feeds: 128 bytes a clock to a multiprocessor. sm80 multiplies 2048 FLOP in that clock and
+    loads both operands of a warp tile (ldmatrix). sm90 multiplies 4096: WGMMA reads 64 rows and all columns at each
+    step, so it attains 2N / (64 + N), where 96 %, 63 %, 38 % and 21 % were measured for N = 64, 32, 16 and 8 (arXiv
+    2402.13499). Both hold for elements of any size that the units take, two bytes each.
+    """
+    if warp_tile is None:
+        return 1.0
+    rows, columns = warp_tile
+    if arch == "sm90" and rows % WGMMA_ROWS == 0:
+        return min(1.0, 2 * columns / (WGMMA_ROWS + columns))
+    fed = min(1.0, rows * columns / (16 * (rows + columns)))
+    return MMA_SYNC_ON_SM90 * fed if arch == "sm90" else fed
+
+
+STREAM_ROWS, STREAM_COLUMNS, STREAM_WARPS = 64, 64, 4
+"""Rows of scores that a block streams, the scores of a row at a time, and the warps that share them."""
+
+
+def streaming(outer: int, rows: int, columns: int, vector: int) -> Schedule:
+    """How a streaming softmax runs: a block takes rows of one head and walks all their columns in turn, so that there are
+    as many blocks as heads and rows allow, however long the rows are. ``outer``: heads, ``rows`` of each, ``columns``:
+    scores of a row. ``vector``: bytes of an access."""
+    return Schedule(
+        "streaming_softmax_2pass",
+        blocks=max(1, outer * -(-rows // STREAM_ROWS)),
+        threads=32 * STREAM_WARPS,
+        registers=128,
+        smem_bytes=2 * 2 * 4 * STREAM_ROWS * STREAM_COLUMNS,
+        stages=2,
+        steps=max(1, -(-columns // STREAM_COLUMNS)),
+        vector_bytes=vector,
+        async_copy=True,
+    )
+
+
+def gathered(tile: tuple[int, int, int], shifted: Sequence[bool]) -> int:
+    """The elements that a block loads one by one in each step: of the operands that are ``shifted``."""
+    bm, bn, bk = tile
+    return bm * bk * shifted[0] + bk * bn * shifted[1]
+
+
+def _shifted(scope: Scope, side: int) -> bool:
+    """Whether the left (0) or right (1) operand is read in windows that slide along the buffer's last axis."""
+    roles = scope.contraction
+    assert roles is not None
+    summed, moving = set(roles.k), {*roles.m, *roles.n}
+    reads = scope.reads((roles.lhs, roles.rhs)[side])
+    return any(read.map and read.map[-1].axes() & summed and read.map[-1].axes() & moving for read in reads)
+
+
+def schedule_of(region: Region, plan: Plan, limits: Limits) -> Schedule | None:
+    """How ``region`` runs by ``plan`` on a GPU; None on the CPU. The Plan must fit its Region
+    (:func:`tinyc.ir.check_plan.check_plan`)."""
+    if limits.arch == "cpu":
+        return None
+    scope = Scope(plan, region)
+    taken = resources(plan, region, limits)
+    vector = taken.vector_bytes or element_bytes(plan, scope)
+    if (walk := walk_of(region)) is not None:
+        outer, rows, columns = (
+            math.prod(axis.size for axis in axes) for axes in (walk.outer, walk.rows, walk.axes)
+        )
+        return streaming(outer, rows, columns, vector)
+    if plan.tile is None or plan.algo == "loops" or scope.contraction is None:
+        points = math.prod(axis.size for axis in region.iters)
+        threads = taken.threads or THREADS
+        blocks = math.prod(taken.grid) if plan.bind else -(-points // threads)
+        return Schedule("loops", max(1, blocks), threads, LOOP_REGISTERS, vector_bytes=vector)
+    counts = [-(-scope.extent(role) // size) for role, size in zip("mnk", plan.tile, strict=True)]
+    points = math.prod(scope.extent(role) for role in "mnk")
+    batch = scope.extent("b") if scope.contraction.batch else 1
+    blocks, steps = counts[0] * counts[1] * batch, counts[2]
+    async_ = plan.async_
+    return Schedule(
+        algo=dict(plan.algo_choice).get("conv") or dict(plan.algo_choice).get("matmul") or "implicit_gemm",
+        blocks=blocks,
+        threads=taken.threads,
+        registers=taken.registers_per_thread,
+        smem_bytes=taken.smem_bytes,
+        stages=plan.stages or 1,
+        steps=steps,
+        staged_bytes=float(smem_bytes(replace(plan, stages=1), scope) * steps * blocks),
+        vector_bytes=vector,
+        padding=math.prod(n * size for n, size in zip(counts, plan.tile, strict=True)) / points,
+        matrix=attainment(limits.arch, plan.warp_tile),
+        async_copy=async_ is not None and async_.enable,
+        epilogue_overlap=async_ is not None and async_.epilogue_overlap,
+        gathered=float(blocks * steps * gathered(plan.tile, [_shifted(scope, side) for side in (0, 1)])),
+        tile=plan.tile,
+        warp_tile=plan.warp_tile,
+    )

@@ -1,0 +1,1 @@
+"""Exact DAG extraction. See docs/architecture.md."""

@@ -1,0 +1,334 @@
+"""The kernels that may fill a buffer: for each set of buffers that one reads, the cheapest.
+
+A kernel is found value by value, users before operands. A state is what is still to be computed: the values, each with
+the reductions that evaluate it. A label is a way to come there: its work so far, and the buffers read. Of two labels of
+one state, the one that does no more of any work and reads nothing more is as good however the kernel goes on, if a kernel
+that does more never costs less; that is all that is asked of a cost model.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..choice import COPYING, Key, as_copy
+from ..cost.model import Work
+from ..cost.schedule import Schedule
+from ..pricing import priced
+from ..view import Buffer, Item, Way
+from .parts import INSIDE
+from .scope import LOOPS, Case, Contexts, Held, Open, Scope
+
+PLAIN: Contexts = frozenset([()])
+"""Of a value that depends on no reduction's axes."""
+
+
+class Label(NamedTuple):
+    """``work``: by field of the scope. ``reads``: bit set of buffers. ``shunned``: those that it could have read and has
+    not: if it reads one of them for another value, it is no better than a kernel that reads it for both. ``upper``: about
+    what its parts cost one by one, in seconds. ``before``, ``key``, ``item``: the last step."""
+
+    work: tuple[float, ...]
+    reads: int
+    shunned: int
+    upper: float
+    before: Label | None
+    key: Key | None
+    item: Item | None
+
+    def items(self) -> dict[Key, Item]:
+        """What each value is computed as."""
+        found: dict[Key, Item] = {}
+        label: Label | None = self
+        while label is not None:
+            if label.key is not None and label.item is not None:
+                found[label.key] = label.item
+            label = label.before
+        return found
+
+
+class State(NamedTuple):
+    """``open``: what is still to be computed, by position, the last first. ``fixed``: of values that need each other in
+    a circle, what they are computed as: (position, option, contexts). ``held``: see :meth:`Case.held`."""
+
+    open: Open
+    fixed: tuple[tuple[int, int, Contexts], ...]
+    held: Held
+
+
+class Column(NamedTuple):
+    """A kernel that fills a buffer by ``way``. ``reads``: bit set of the buffers that must be filled for it.
+    ``seconds``: what it costs, as :func:`~tinyc.extract.pricing.priced` says of ``label.items()``."""
+
+    way: Way
+    label: Label
+    reads: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Columns:
+    """``found``: none of them reads all that another does and costs as much. ``rest``: a kernel that is neither among
+    them nor dominated by one costs at least that; None where there is none. ``labels``: that were looked at."""
+
+    found: tuple[Column, ...]
+    rest: float | None
+    labels: int
+
+
+def columns(
+    scope: Scope, buffer: Buffer, most: float, labels: int, limit: Callable[[int], float] | None = None
+) -> Columns:
+    """The kernels that fill ``buffer`` from what is in ``scope`` and cost no more than ``most`` seconds. ``labels``: of one
+    search at most, a count and not a time. ``limit``: what it costs at most to fill the buffer where a set of others is
+    filled already; a kernel that reads those and costs more is of no use, and no part of the rest."""
+    rest = float("inf")
+    candidates: list[tuple[float, _Search, Way, Label, Held]] = []
+    count = 0
+    written = Work(bytes_written=scope.problem.bytes(buffer))
+    for way in {way.root: way for way in reversed(buffer.ways)}.values():
+        root: Key = (way.root, False)
+        for case in scope.cases(root) if root in scope.position else ():
+            search = _Search(scope, case, most, written, root, buffer.cls, limit)
+            search.run(root, labels)
+            count += search.count
+            rest = min(rest, search.least)
+            candidates += ((search.floor(label), search, way, label, held) for label, held in search.found)
+    found: list[Column] = []
+    for floor, search, way, label, held in sorted(candidates, key=lambda each: each[0]):
+        reads = label.reads & scope.filled
+        if not any(other.reads & ~reads == 0 and other.seconds <= floor for other in found):
+            found.append(Column(way, label, reads, search.seconds(way, label, held)))
+    return Columns(tuple(undominated(found)), rest if rest < float("inf") else None, count)
+
+
+def within(scope: Scope, key: Key, most: float, labels: int) -> list[tuple[int, float]]:
+    """The ways to compute a value within some kernel: what each reads, and what that kernel takes longer at least. Those
+    that are not worth it where a buffer of it is filled for ``most`` seconds are left out."""
+    search = _Search(scope, LOOPS, most, scope.everything)
+    search.run(key, labels)
+    found = [
+        (label.reads & scope.filled, max(0.0, search.floor(label)))
+        for label, _ in search.found
+        if label.items()[key].head != "Read"
+    ]
+    if search.full:
+        found.append((scope.must((key,)), max(0.0, search.least)))
+    kept: list[tuple[int, float]] = []
+    for reads, seconds in sorted(found, key=lambda each: (each[1], each[0])):
+        if not any(other & ~reads == 0 for other, _ in kept):
+            kept.append((reads, seconds))
+    return kept
+
+
+def undominated(found: Iterable[Column]) -> list[Column]:
+    """The columns of one buffer that no other is as good as, the cheapest first."""
+    kept: list[Column] = []
+    for column in sorted(found, key=lambda column: (column.seconds, column.reads.bit_count(), column.reads)):
+        if not any(other.reads & ~column.reads == 0 for other in kept):
+            kept.append(column)
+    return kept
+
+
+class _Search:
+    """All kernels of one case from one root. ``found``: labels of whole kernels. ``least``: what any other costs at
+    least. ``full``: whether it ended because there were too many labels."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        case: Case,
+        most: float,
+        beside: Work,
+        root: Key | None = None,
+        filled: str = "",
+        limit: Callable[[int], float] | None = None,
+    ) -> None:
+        """``beside``: work of the kernel that is not in its labels. ``root``: a value that has to be computed here.
+        ``filled``: the buffer that is filled, if it is a kernel's; else what a kernel costs more is looked at."""
+        self.scope, self.case, self.root, self.most, self.filled = scope, case, root, most, filled
+        self.own = scope.bits[filled] if filled else 0
+        self.value: Key | None = None
+        self.beside, self.limit = beside, limit
+        self.limits: dict[int, float] = {}
+        self.before = 0.0 if filled else scope.problem.model.kernel(beside)
+        self.least = float("inf")
+        self.full = False
+        self.count = 0
+        self.known: dict[State, list[Label]] = {}
+        self.pending: dict[State, list[Label]] = {}
+        self.queue: list[tuple[int, int, State]] = []
+        self.pushed = 0
+
+    @property
+    def found(self) -> list[tuple[Label, Held]]:
+        """Whole kernels, each with what it holds."""
+        return [
+            (label, state.held) for state, labels in self.known.items() if not state.open for label in labels
+        ]
+
+    def run(self, root: Key, most: int) -> None:
+        if not self.filled:
+            self.value = root  # its own work is counted where it is used, as that of INSIDE
+        zero = (0.0,) * len(self.scope.fields)
+        start = State(((self.scope.position[root], frozenset([()])),), (), frozenset())
+        self._push(
+            start,
+            Label(zero, 0, 0, self.scope.problem.model.kernel(self.beside) - self.before, None, None, None),
+        )
+        while self.queue:
+            _, _, state = heapq.heappop(self.queue)
+            current = set(map(id, self.known[state]))
+            labels = [label for label in self.pending.pop(state) if id(label) in current]
+            self.count += len(labels)
+            if self.count > most:
+                self.full = True
+                rest = [*labels, *(label for more in self.pending.values() for label in more)]
+                self.least = min([self.least, *map(self.floor, rest)])
+                return
+            self._expand(state, labels)
+
+    def _expand(self, state: State, labels: Sequence[Label]) -> None:
+        scope = self.scope
+        (position, contexts), rest = state.open[0], state.open[1:]
+        key, stored = scope.order[position], scope.problem.stored
+        fixed = next((each for each in state.fixed if each[0] == position), None)
+        for number, option in enumerate(scope.options[key]):
+            item = option.item
+            if fixed is not None and fixed[1] != number:
+                continue
+            if item.head == "Read" and scope.bits[str(item.payload[0])] == self.own:
+                continue
+            if key != self.root and (
+                (item.head != "Read" and key[0] in stored) or (self.case, position, number) in scope.dropped
+            ):
+                continue
+            held = (
+                self.case.held(state.held, item, scope.problem.view.origin(key[0]), contexts != PLAIN)
+                if fixed is None
+                else state.held
+            )
+            if held is None:
+                continue
+            work, marks = scope.work(position, number, self.case)
+            if key == self.value:
+                work = (0.0,) * len(work)
+            after = self._after(state, rest, position, number, contexts, held | marks)
+            if after is None:
+                continue
+            times = len(contexts)
+            reads = scope.reads(key, item)
+            more = times * scope.seconds(position, number, self.case) if key != self.value else 0.0
+            shunned = scope.at_hand[self.case][position][number] if key != self.root else 0
+            for label in labels:
+                if label.reads & shunned or label.shunned & reads:
+                    continue
+                total = tuple([a + times * b for a, b in zip(label.work, work, strict=True)])
+                upper = label.upper + more + (scope.moving(reads) if reads & ~label.reads else 0.0)
+                self._push(
+                    after, Label(total, label.reads | reads, label.shunned | shunned, upper, label, key, item)
+                )
+
+    def _after(
+        self, state: State, rest: Open, position: int, number: int, contexts: Contexts, held: Held
+    ) -> State | None:
+        """The state once a value is computed by an option; None where it would need itself."""
+        scope = self.scope
+        open_ = dict(rest)
+        fixed = {each[0]: each for each in state.fixed}
+        if scope.circle[position] >= 0:
+            known = fixed[position][2] if position in fixed else frozenset()
+            fixed[position] = (position, number, known | contexts)
+        for child, inner in scope.steps(position, number, contexts):
+            if child in fixed:
+                inner -= fixed[child][2]
+                if not inner:
+                    continue
+            open_[child] = open_.get(child, frozenset()) | inner
+        if fixed and self._circular(fixed, position):
+            return None
+        ordered = tuple(sorted(open_.items(), key=lambda each: -each[0]))
+        if fixed:
+            last = ordered[0][0] if ordered else -1
+            fixed = {place: each for place, each in fixed.items() if scope.circle[place] <= last}
+        return State(ordered, tuple(fixed[place] for place in sorted(fixed)), held)
+
+    def _circular(self, fixed: Mapping[int, tuple[int, int, Contexts]], start: int) -> bool:
+        seen: set[int] = set()
+        stack = [start]
+        while stack:
+            place = stack.pop()
+            for child in self.scope.options[self.scope.order[place]][fixed[place][1]].children:
+                other = self.scope.position[child]
+                if other == start:
+                    return True
+                if other in fixed and other not in seen:
+                    seen.add(other)
+                    stack.append(other)
+        return False
+
+    def _push(self, state: State, label: Label) -> None:
+        known = self.known.get(state)
+        if known is None:
+            known = self.known[state] = []
+        work, reads, shunned = label.work, label.reads, label.shunned
+        for other in known:
+            if other.reads & ~reads == 0 == other.shunned & ~shunned and all(
+                map(float.__le__, other.work, work)
+            ):
+                return
+        filled = reads & self.scope.filled
+        limit = self.limits.get(filled)
+        if limit is None:
+            limit = float("inf") if self.limit is None else self.limit(filled) * (1 + 1e-9)
+            self.limits[filled] = limit
+        if label.upper > min(limit, self.most):  # else it cannot be above them
+            floor = self.floor(label)
+            if floor > limit:
+                return
+            if floor > self.most:
+                self.least = min(self.least, floor)
+                return
+        known[:] = [
+            other
+            for other in known
+            if reads & ~other.reads
+            or shunned & ~other.shunned
+            or not all(map(float.__le__, work, other.work))
+        ]
+        known.append(label)
+        if not state.open:
+            return
+        if state not in self.pending:
+            self.pending[state] = []
+            self.pushed += 1
+            heapq.heappush(self.queue, (-state.open[0][0], self.pushed, state))
+        self.pending[state].append(label)
+
+    def seconds(self, way: Way, label: Label, held: Held) -> float:
+        """What a whole kernel costs."""
+        problem = self.scope.problem
+        items = label.items()
+        if self.case.name == "scan" and INSIDE not in items.values():
+            kernel = priced(problem, problem.view.buffers[self.filled], way, items)
+            return float("inf") if kernel is None else kernel.seconds
+        schedules = (what for _, what in held if isinstance(what, Schedule))
+        read = Work(bytes_read=self.scope.bytes(label.reads), schedule=next(schedules, None))
+        work = self.beside + self.scope.whole(label.work) + read
+        if all(item.head in COPYING and item is not INSIDE for item in items.values()):
+            work = as_copy(work)
+        return problem.model.kernel(problem.spread(work, way.shape, items))
+
+    def floor(self, label: Label) -> float:
+        """What a kernel that goes on from a label costs at least: as it stands, on a machine that is evenly full."""
+        scope, model = self.scope, self.scope.problem.model
+        if not self.filled and not scope.roofline:
+            return 0.0
+        read = scope.bytes(label.reads) if self.filled else 0
+        work = self.beside + scope.whole(label.work) + Work(bytes_read=read)
+        least = model.kernel(work)
+        if work.strided_bytes:
+            least = min(least, model.kernel(as_copy(work)))
+        return least - self.before

@@ -1,0 +1,98 @@
+"""Where a long program is cut into parts, and what the buffers at a cut are charged.
+
+Any cut at which the parts share no buffer, and any charge, gives a bound; these are to give one that is close. A buffer
+that is dear to do without is charged half of that: then the part before does not save it, and the part after does not
+avoid it. A buffer that is cheap to do without is free, and what it takes to fill it may be missing from the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..choice import Choice, Key
+from ..cost.model import Work
+from ..problem import Option, Problem
+
+MAX_WIDTH = 6
+"""Buffers that cross a cut at most."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """``names``: buffers that are all that later kernels read of earlier ones. ``prices``: what each is charged."""
+
+    names: tuple[str, ...]
+    prices: tuple[float, ...]
+
+
+def cuts(problem: Problem, choice: Choice, outputs: frozenset[str]) -> list[Cut]:
+    """The cuts of a program, first things first, where ``choice`` has few buffers between its kernels."""
+    seconds = {kernel.buffer.cls: kernel.seconds for kernel in choice.kernels}
+    order = list(seconds)
+    users = _users(problem, choice)
+    found: list[Cut] = []
+    for number, name in enumerate(order[:-1]):
+        if name in outputs:
+            break
+        prices = {
+            each: sum(dear for user, dear in users.get(each, ()) if user > number) / 2
+            for each in order[: number + 1]
+            if any(user > number for user, _ in users.get(each, ()))
+        }
+        dearest = max(prices, key=lambda each: (prices[each], each), default="")
+        if len(prices) <= MAX_WIDTH and name == dearest and prices[name] > seconds[name]:
+            kept = (price if price > seconds[each] else 0.0 for each, price in prices.items())
+            found.append(Cut(tuple(prices), tuple(kept)))
+    return found
+
+
+def _users(problem: Problem, choice: Choice) -> dict[str, list[tuple[int, float]]]:
+    """For each buffer, the kernels that read it, by number, and what each takes longer without it at least."""
+    least = _least(problem)
+    filled = {kernel.buffer.cls for kernel in choice.kernels}
+    found: dict[str, list[tuple[int, float]]] = {}
+    for number, kernel in enumerate(choice.kernels):
+        without: dict[str, float] = {}
+        slow = [
+            option.untiled
+            for key, item in kernel.items.items()
+            if item.head == "Contract"
+            for option in problem.options[key]
+            if option.item == item
+        ]
+        for key, item in kernel.items.items():
+            if item.head == "Read" and item.payload[0] in filled:
+                name = str(item.payload[0])
+                others = problem.options.get((key[0], False), ())
+                dear = min(
+                    (_closure(least, each) for each in others if each.item.head != "Read"), default=0.0
+                )
+                if key[1]:  # a contraction loads it, and is not tiled where it cannot
+                    dear += sum(slow)
+                without[name] = max(without.get(name, 0.0), dear)
+        for name, seconds in without.items():
+            found.setdefault(name, []).append((number, seconds))
+    return found
+
+
+def _least(problem: Problem) -> dict[Key, float]:
+    """About what it takes at least to have a value within a kernel, where every buffer is filled."""
+    found: dict[Key, float] = {}
+    moved = {
+        name: problem.model.seconds(Work(bytes_read=problem.bytes(buffer)))
+        for name, buffer in problem.view.buffers.items()
+    }
+    for key in problem.order:  # operands come first; those of a circle that do not count as nothing
+        found[key] = min(
+            (
+                moved[str(option.item.payload[0])] if option.item.head == "Read" else _closure(found, option)
+                for option in problem.options[key]
+            ),
+            default=0.0,
+        )
+    return found
+
+
+def _closure(least: Mapping[Key, float], option: Option) -> float:
+    return option.own + max((least.get(child, 0.0) for child in option.children), default=0.0)

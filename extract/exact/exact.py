@@ -1,0 +1,308 @@
+"""Which kernels a program is made of, exactly: the cheapest choice there is, or how far from it the best one found may be.
+
+The cost is that of ``choice.py``: of each kernel by itself, as :func:`~tinyc.extract.pricing.priced` says. So what is
+chosen is, for each buffer that is filled, one of the kernels that may fill it (``columns.py``): a class with its nodes, each
+with buffer edges to what it reads, and the program is a DAG extraction of those (``dag.py``, ``ilp.py``). Long programs are
+bounded part by part (``parts.py``).
+
+What the bound takes for granted: a kernel that does more of any work costs no less, and hides no more arithmetic behind
+its memory than one that reads everything at full bandwidth does. What is stored (reductions that would be computed twice,
+or that the target refuses) is part of the problem.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..choice import Choice, Kernel, Key
+from ..pricing import priced
+from ..problem import Problem
+from ..view import Item
+from .columns import Columns, columns, within
+from .dag import Dag, Node, components, taken
+from .ilp import TOLERANCE, Limits, solve
+from .parts import Part, canonical, parts, whole
+from .proof import Effort, Proof
+from .relaxed import relaxed
+from .scope import INSIDE, Scope
+from .worth import Worth
+
+LABELS = 20_000
+"""Partial kernels of one search at most."""
+
+SMALL = 300
+"""Options of a program that is not cut into parts."""
+
+TRIAL = 1_000
+"""Of the first search for a buffer's kernels, which is to find some of the best."""
+
+
+class _Meter:
+    """What is left of an effort."""
+
+    def __init__(self, effort: Effort) -> None:
+        self._until = time.perf_counter() + effort.seconds
+        self.steps = effort.steps
+
+    @property
+    def seconds(self) -> float:
+        return self._until - time.perf_counter()
+
+    @property
+    def limit(self) -> str:
+        """What is used up, if anything is."""
+        return "steps" if self.steps <= 0 else "seconds" if self.seconds <= 0 else ""
+
+    def labels(self, most: int) -> int:
+        return int(min(most, self.steps))
+
+    def spend(self, found: Columns) -> Columns:
+        self.steps -= found.labels
+        return found
+
+
+def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proof]:
+    """The cheapest choice for ``problem`` that is found, never dearer than ``start``, and what is known of it. A small
+    program is looked at whole, a large one in parts, and whole after that where this leaves a gap.
+
+    Which one it is depends on time only where ``Proof.limit`` is "seconds"."""
+    began = time.perf_counter()
+    meter = _Meter(effort)
+    best, bound, limit = start, 0.0, ""
+    answers: list[_Solved] = []
+    divided = [] if problem.size <= SMALL else parts(problem, start)
+    sizes: tuple[int, int] | None = None
+    for division in (divided, [whole(problem)]) if len(divided) > 1 else ([whole(problem)],):
+        solved, least, kernels = _divided(problem, division, meter)
+        sizes = sizes or (len(division), len(solved))
+        known = [answer for answer in solved if answer is not None]
+        answers += known
+        bound = max(bound, least)
+        limit = meter.limit or next((answer.limit for answer in known if answer.limit), "")
+        choice = _assembled(problem, {kernel.buffer.cls: kernel for kernel in start.kernels} | kernels)
+        if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
+            best = choice
+        if meter.limit or bound >= best.seconds * (1 - TOLERANCE):
+            break
+    if bound < best.seconds * (1 - TOLERANCE):
+        bound = max(bound, relaxed(problem))
+    optimal = bound >= best.seconds * (1 - TOLERANCE)
+    proof = Proof(
+        best.seconds,
+        best.seconds if optimal else bound,
+        optimal,
+        start.seconds,
+        time.perf_counter() - began,
+        *(sizes or (1, 1)),
+        sum(answer.weighed for answer in answers),
+        sum(answer.variables for answer in answers),
+        sum(answer.cuts for answer in answers),
+        "" if optimal else limit or "cuts",
+    )
+    return best, proof
+
+
+def _divided(
+    problem: Problem, division: Sequence[Part], meter: _Meter
+) -> tuple[list[_Solved | None], float, dict[str, Kernel]]:
+    """The solutions of parts that differ, a bound of the whole, and the kernels of the parts that are solved."""
+    solved: dict[tuple[object, ...], _Solved | None] = {}
+    bound = 0.0
+    kernels: dict[str, Kernel] = {}
+    for part in division:
+        bound -= sum(part.prices)
+        form, keys, buffers = canonical(problem, part)
+        if form not in solved:
+            solved[form] = _solved(problem, part, keys, buffers, meter)
+        answer = solved[form]
+        if answer is not None:
+            bound += answer.bound
+            kernels |= answer.kernels(problem, keys, buffers) or {}
+    return list(solved.values()), bound, kernels
+
+
+# ---- one part -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """The solution of a part, by numbers: so it is one of all that are equal to it. ``bound``: of the part's kernels,
+    with what is charged.
+    ``chosen``: for each buffer that is filled, the way and (value, option) of its kernel."""
+
+    bound: float
+    chosen: Mapping[int, tuple[int, tuple[tuple[int, int], ...]]]
+    weighed: int
+    variables: int
+    cuts: int
+    limit: str
+
+    def kernels(
+        self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str]
+    ) -> dict[str, Kernel] | None:
+        """The kernels in a part of these keys and buffers; None where one of them stands for many."""
+        found: dict[str, Kernel] = {}
+        for number, (way, picked) in self.chosen.items():
+            buffer = problem.view.buffers[buffers[number]]
+            if any(option < 0 for _, option in picked):
+                return None
+            items = {keys[place]: problem.options[keys[place]][option].item for place, option in picked}
+            kernel = priced(problem, buffer, buffer.ways[way], items)
+            if kernel is None:
+                return None
+            found[buffer.cls] = kernel
+        return found
+
+
+def _solved(
+    problem: Problem, part: Part, keys: Sequence[Key], buffers: Sequence[str], meter: _Meter
+) -> _Solved | None:
+    """The part's cheapest kernels; None where too little is left to look for them."""
+    scope = Scope(problem, part)
+    weighed = _weighed(scope, meter)
+    if weighed is None:
+        return None
+    found, worth = weighed
+    dag = _dag(scope, found, worth)
+    answer = solve(dag, Limits(max(meter.seconds, 0.1)))
+    if answer is None:
+        return None
+    nodes = taken(dag, answer.solution)
+    place = {key: number for number, key in enumerate(keys)}
+    read = {
+        str(item.payload[0])
+        for name in nodes
+        if name in found and answer.solution[name] < len(found[name].found)
+        for item in found[name].found[answer.solution[name]].label.items().values()
+        if item.head == "Read"
+    }
+    chosen: dict[int, tuple[int, tuple[tuple[int, int], ...]]] = {}
+    for number, name in enumerate(buffers):
+        if name not in nodes or name not in found:
+            continue
+        position = answer.solution[name]
+        if position >= len(found[name].found):
+            chosen[number] = 0, ((0, -1),)
+            continue
+        column = found[name].found[position]
+        items = column.label.items()
+        picked = tuple((place[key], _option(problem, key, item)) for key, item in items.items())
+        chosen[number] = problem.view.buffers[name].ways.index(column.way), picked
+        for twin, other in scope.same.items():
+            if other == name and twin in read:
+                ways = [way.root for way in problem.view.buffers[twin].ways]
+                chosen[buffers.index(twin)] = ways.index(column.way.root), picked
+    limit = answer.limit or ("steps" if any(each.rest is not None for each in found.values()) else "")
+    count = sum(len(each.found) for each in found.values())
+    return _Solved(answer.bound, chosen, count, answer.variables, answer.cuts, limit)
+
+
+def _weighed(scope: Scope, meter: _Meter) -> tuple[dict[str, Columns], dict[str, float]] | None:
+    """The kernels of each buffer that may be of use: none that costs more than to fill the buffer in some other way, with
+    all that that needs; and what that costs. None where the effort does not suffice."""
+    view, launch = scope.problem.view, scope.problem.model.hardware.launch
+    worth = Worth(scope)
+    found: dict[str, Columns] = {}
+    scope.drop(worth.all())
+    for circle in _circles(scope):
+        alone = len(circle) == 1
+        for name in circle:
+            buffer, most = view.buffers[name], 2 * launch
+            labels = meter.labels(TRIAL if alone else LABELS)
+            here = meter.spend(columns(scope, buffer, most, labels))
+            while not here.found and here.rest is not None and here.rest > most:
+                most = 2 * here.rest
+                here = meter.spend(columns(scope, buffer, most, meter.labels(LABELS)))
+            if alone and here.rest is not None:
+                worth.add(name, here)
+                more = meter.spend(columns(scope, buffer, float("inf"), meter.labels(LABELS), worth.of(name)))
+                here = more if more.rest is None or more.rest > here.rest else here
+            found[name] = here
+            if alone:
+                worth.add(name, here)
+                scope.drop({name: worth.cost(name, 0)})
+            if meter.limit:
+                return None
+    return found, worth.all()
+
+
+def _circles(scope: Scope) -> Iterator[tuple[str, ...]]:
+    """The buffers of a part, those that may fill each other together, each after those that its kernels may read."""
+    number = {name: place for place, name in enumerate(scope.buffers, len(scope.order))}
+    edges: dict[int, frozenset[int]] = {}
+    for name, place in number.items():
+        roots = ((way.root, False) for way in scope.problem.view.buffers[name].ways)
+        edges[place] = frozenset(scope.position[root] for root in roots if root in scope.position)
+    for key, place in scope.position.items():
+        read = (scope.same.get(name, name) for name in scope.readable(key))
+        edges[place] = frozenset(scope.position[child] for child in scope.edges[key]).union(
+            number[name] for name in read if name in number
+        )
+    for circle in components(edges):
+        names = tuple(
+            scope.buffers[place - len(scope.order)] for place in circle if place >= len(scope.order)
+        )
+        if names:
+            yield names
+
+
+def _dag(scope: Scope, found: Mapping[str, Columns], worth: Mapping[str, float]) -> Dag:
+    """A part as a DAG extraction: a class for each buffer, with a node for each kernel. Kernels that were not looked for are
+    one node, at the least that any of them costs, which reads what all of them must. What is made may be had without its
+    buffer: within a kernel of a later part, which costs more by that."""
+    part = scope.part
+
+    def names(bits: int) -> tuple[str, ...]:
+        return tuple(
+            name for name, bit in scope.bits.items() if bits & bit & scope.filled and name not in scope.same
+        )
+
+    classes = {name: [Node(price)] for name, price in zip(part.given, part.prices, strict=True)}
+    for name, columns_ in found.items():
+        nodes = classes[name] = [Node(column.seconds, (), names(column.reads)) for column in columns_.found]
+        if columns_.rest is not None:
+            roots = [(way.root, False) for way in scope.problem.view.buffers[name].ways]
+            nodes.append(Node(columns_.rest, (), names(scope.must(roots) & ~scope.bits[name])))
+    for number, name in enumerate(part.made):
+        nodes = classes[f"made {name}"] = [Node(0.0, (), (name,))]
+        for key in part.targets.get(name, ()):
+            if key in scope.position:
+                ways = within(scope, key, worth.get(name, float("inf")), LABELS)
+                nodes += [Node(part.charges[number] + seconds, (), names(reads)) for reads, seconds in ways]
+    return Dag(classes, tuple(f"made {name}" for name in part.made))
+
+
+def _option(problem: Problem, key: Key, item: Item) -> int:
+    """Which option of a value it is; -1 for one that stands for many."""
+    if item is INSIDE:
+        return -1
+    return next(number for number, option in enumerate(problem.options[key]) if option.item == item)
+
+
+# ---- the whole ------------------------------------------------------------------------------------------------------------
+
+
+def _assembled(problem: Problem, kernels: Mapping[str, Kernel]) -> Choice | None:
+    """The kernels that the outputs need, in an order in which they can run; None where one is missing."""
+    order: list[Kernel] = []
+    state: dict[str, int] = {}
+    stack = [(output, False) for output in reversed(problem.view.graph.outputs)]
+    while stack:
+        name, ready = stack.pop()
+        if ready:
+            state[name] = 2
+            order.append(kernels[name])
+            continue
+        if state.get(name) == 2:
+            continue
+        if state.get(name) == 1 or name not in kernels:
+            return None
+        state[name] = 1
+        stack.append((name, True))
+        reads = (str(item.payload[0]) for item in kernels[name].items.values() if item.head == "Read")
+        for read in dict.fromkeys(reads):
+            if problem.view.buffers[read].arg is None and state.get(read) != 2:
+                stack.append((read, False))
+    return Choice(tuple(order), sum(kernel.seconds for kernel in order))

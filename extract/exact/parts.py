@@ -1,0 +1,256 @@
+"""Parts of a program that can be looked at by themselves, and what is the same in each of them.
+
+A long program is a chain: at some places few buffers carry all that comes after. What is cut there is bounded part by part.
+Whatever the whole program does, in each part it fills buffers that make what the next parts need. A part is given the
+buffers of the parts before for nothing, and their values for no more than any kernel does to compute them; so the costs of
+the parts add up to no more than those of any program. Equal layers are equal parts, and are solved once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+from ..choice import Choice, Key
+from ..cost.model import Work
+from ..problem import Option, Problem
+from ..view import Item
+from .cuts import Cut, cuts
+
+FIELDS = tuple(field.name for field in fields(Work) if field.name != "schedule")
+"""What adds up in a Work."""
+
+INSIDE = Item("Read", "Read", ("inside", ()), ())
+"""Stands for whatever computes a value of what is given within a kernel, instead of reading it."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a program.
+
+    Attributes:
+        given: buffers of the parts before.
+        made: buffers that the parts after are given; the outputs, of the last part.
+        options: of every value that may be computed here, in the order of a walk from ``made``.
+        targets: for each of ``made`` that is no output, the values of it at all places: to have one of them in a kernel
+            is to have it without its buffer.
+        buffers: that may be filled here.
+        inside: the least work of computing a value of what is given, where :data:`INSIDE` is an option.
+        charges: what is paid here for having one of ``made`` without its buffer; for that the part after is charged.
+        prices: what each buffer of ``given`` is charged here. Of what is charged the part before must fill the buffer, even
+            where it need not; so it cannot save what a later part then would have to pay for.
+        inside_bytes, inside_reads: what a kernel reads at least that computes one of these values.
+    """
+
+    given: tuple[str, ...]
+    made: tuple[str, ...]
+    options: Mapping[Key, Sequence[Option]]
+    targets: Mapping[str, tuple[Key, ...]]
+    buffers: tuple[str, ...]
+    inside: Mapping[Key, Work]
+    inside_bytes: int = 0
+    inside_reads: frozenset[Key] = frozenset()
+    prices: tuple[float, ...] = ()
+    charges: tuple[float, ...] = ()
+
+
+class _Program:
+    """What the parts of one program ask of it."""
+
+    def __init__(self, problem: Problem, cuts: Sequence[tuple[str, ...]] = ()) -> None:
+        self.problem, self.view = problem, problem.view
+        self.given = frozenset(name for cut in cuts for name in cut)
+        self.values: dict[str, list[Key]] = {}  # by what they are, wherever they are needed
+        for key in problem.order:
+            if not key[1]:
+                self.values.setdefault(self.view.origin(key[0]), []).append(key)
+
+        # what a kernel reads at least to compute a value, beside the program's inputs and what any part is given
+        self.read: dict[Key, float] = {}
+        for key in problem.order:  # operands come first; those of a circle that do not count as nothing
+            self.read[key] = min((self.needed(option) for option in problem.options[key]), default=0.0)
+
+    def origins(self, names: Iterable[str]) -> list[str]:
+        ways = (way for name in names for way in self.view.buffers[name].ways)
+        return list(dict.fromkeys(self.view.origin(way.root) for way in ways))
+
+    def places(self, name: str) -> list[Key]:
+        """Where the values of a buffer may be computed."""
+        return [key for origin in self.origins((name,)) for key in self.values.get(origin, ())]
+
+    def needed(self, option: Option) -> float:
+        """What is read for an option at least."""
+        if option.item.head != "Read":
+            return max((self.read.get(child, 0.0) for child in option.children), default=0.0)
+        buffer = self.view.buffers[str(option.item.payload[0])]
+        return (
+            0.0 if buffer.arg is not None or buffer.cls in self.given else float(self.problem.bytes(buffer))
+        )
+
+    def inside(self, given: Sequence[str]) -> tuple[int, frozenset[Key]]:
+        """What a kernel reads at least that computes one of these values itself, and the values of which that can be
+        said. The others may be made of the same."""
+        amounts: dict[str, float] = {}
+        for name in given:
+            places = (self.problem.options[key] for key in self.places(name))
+            others = (option for options in places for option in options if option.item.head != "Read")
+            amounts[name] = min(map(self.needed, others), default=0.0)
+        reading = [name for name, amount in amounts.items() if amount]
+        keys = frozenset(key for name in reading for key in self.places(name))
+        return int(min((amounts[name] for name in reading), default=0)), keys
+
+
+def whole(problem: Problem) -> Part:
+    """All of the program as one part."""
+    return _walk(_Program(problem), (), tuple(dict.fromkeys(problem.view.graph.outputs)), ())
+
+
+def parts(problem: Problem, choice: Choice) -> list[Part]:
+    """The program, first things first, cut where ``choice`` is narrow; one part where no cut can be used."""
+    outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
+    at = cuts(problem, choice, frozenset(outputs))
+    while True:
+        program = _Program(problem, [cut.names for cut in at])
+        ends = [Cut((), ()), *at, Cut(outputs, (0.0,) * len(outputs))]
+        found = [_between(program, before, after, outputs) for before, after in itertools.pairwise(ends)]
+        bad = _bad(program, found)
+        if not bad:
+            return found
+        at = [cut for number, cut in enumerate(at) if number not in bad]
+
+
+def _bad(program: _Program, found: Sequence[Part]) -> set[int]:
+    """The cuts between parts that share a buffer, and those that a part may do without. Of cut ``n``, the parts before
+    and after have the numbers n and n + 1."""
+    bad: set[int] = set()
+    owner: dict[str, int] = {}
+    for number, part in enumerate(found):
+        for buffer in part.buffers:
+            bad.update(range(owner.setdefault(buffer, number), number))
+        if any(_possible(program, part, name) for name in part.given):
+            bad.add(number - 1)
+    return bad
+
+
+def _between(program: _Program, before: Cut, after: Cut, outputs: tuple[str, ...]) -> Part:
+    valued = () if after.names == outputs else after.names
+    part = _walk(program, before.names, after.names, valued)
+    return replace(part, prices=before.prices, charges=after.prices)
+
+
+# ---- what a part is made of ---------------------------------------------------------------------------------------------
+
+
+def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: Sequence[str]) -> Part:
+    """What is computed from ``given`` up to ``made``. ``valued``: those of ``made`` that may be had without a buffer."""
+    problem, view = program.problem, program.view
+    outside = frozenset(program.origins(given))
+    targets = {name: tuple(program.places(name)) for name in valued}
+    options: dict[Key, Sequence[Option]] = {}
+    buffers: dict[str, None] = {}
+    inside: dict[Key, Work] = {}
+    stack = [key for keys in targets.values() for key in keys]
+    waiting = list(made)
+    while stack or waiting:
+        if not stack:
+            name = waiting.pop()
+            if name not in buffers and name not in given and view.buffers[name].arg is None:
+                buffers[name] = None
+                stack += [(way.root, False) for way in view.buffers[name].ways]
+            continue
+        key = stack.pop()
+        if key in options or key not in problem.options:
+            continue
+        found: Sequence[Option] = problem.options[key]
+        if not key[1] and view.origin(key[0]) in outside:
+            others = [option for option in found if option.item.head != "Read"]
+            found = [option for option in found if option.item.head == "Read"]
+            if others:
+                inside[key] = _least(problem, key, others)
+                found = [*found, Option(INSIDE, (), min(option.own for option in others), 0.0)]
+        options[key] = found
+        for option in found:
+            stack += option.children
+            if option.item.head == "Read" and option.item is not INSIDE:
+                waiting.append(str(option.item.payload[0]))
+    amount, reads = program.inside(given) if inside else (0, frozenset())
+    return Part(
+        tuple(given), tuple(made), options, targets, tuple(buffers), inside, amount, reads & inside.keys()
+    )
+
+
+def _least(problem: Problem, key: Key, options: Sequence[Option]) -> Work:
+    """No more, of any work, than each of the options does."""
+    kinds = [(False, False), (True, problem.scans)]  # scans: rows are kept, or there is one
+    works = [problem.work(key, option.item, *kind) for option in options for kind in kinds]
+    return Work(**{field: min(getattr(work, field) for work in works) for field in FIELDS})
+
+
+def _possible(program: _Program, part: Part, name: str) -> bool:
+    """Whether all that is made can be had without ``name`` of what is given."""
+    view = program.view
+    places = frozenset(program.places(name))
+    filled = {buffer for buffer, each in view.buffers.items() if each.arg is not None}
+    filled |= set(part.given) - {name}
+    had: set[Key] = set()
+
+    def ready(key: Key, option: Option) -> bool:
+        if option.item is INSIDE:
+            return key not in places
+        if option.item.head == "Read":
+            return str(option.item.payload[0]) in filled
+        return all(child in had for child in option.children)
+
+    grown = True
+    while grown:
+        grown = False
+        for key in reversed(tuple(part.options)):
+            if key not in had and any(ready(key, option) for option in part.options[key]):
+                had.add(key)
+                grown = True
+        for buffer in part.buffers:
+            if buffer not in filled and any((way.root, False) in had for way in view.buffers[buffer].ways):
+                filled.add(buffer)
+                grown = True
+    return all(made in filled or any(key in had for key in part.targets.get(made, ())) for made in part.made)
+
+
+# ---- equal parts --------------------------------------------------------------------------------------------------------------
+
+
+def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[Key, ...], tuple[str, ...]]:
+    """What a part is made of, with numbers for names, and the keys and buffers in the order of the numbers: two parts
+    with the same first are solved alike."""
+    view = problem.view
+    keys = {key: number for number, key in enumerate(part.options)}
+    buffers: dict[str, int] = {}
+    for name in (*part.given, *part.made):
+        buffers.setdefault(name, len(buffers))
+    rows: list[object] = [(len(part.given), len(part.made), part.inside_bytes, part.prices, part.charges)]
+    rows += [tuple(keys[key] for key in part.targets.get(name, ())) for name in part.made]
+    for key, options in part.options.items():
+        row: list[object] = [
+            key[1],
+            tuple(sorted(view.free[key[0]])),
+            key[0] in problem.stored,
+            part.inside.get(key),
+            key in part.inside_reads,
+        ]
+        for option in options:
+            item = option.item
+            payload: tuple[object, ...] = item.payload
+            if item.head == "Read" and item is not INSIDE:
+                payload = (buffers.setdefault(str(payload[0]), len(buffers)), *map(str, payload[1:]))
+            operands = tuple(keys.get(child) for child in option.children)
+            row.append((item.head, item.op, payload, operands, option.own, option.untiled))
+        rows.append(tuple(row))
+    for name in list(buffers):
+        each = view.buffers[name]
+        ways = (
+            tuple((way.shape, keys.get((way.root, False))) for way in each.ways)
+            if name in part.buffers
+            else ()
+        )
+        rows.append((problem.bytes(each), each.arg is None, each.shape, str(each.dtype), ways))
+    return tuple(rows), tuple(keys), tuple(buffers)

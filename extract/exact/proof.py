@@ -1,0 +1,78 @@
+"""What an exact search may spend, and what it knows in the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..choice import Choice
+from ..problem import Problem
+from .ilp import TOLERANCE
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What the search may spend. ``seconds``: wall time. ``steps``: partial kernels that it looks at, a count: where they
+    end it, the same program gives the same kernels on every machine."""
+
+    seconds: float
+    steps: float
+
+    def __bool__(self) -> bool:
+        return self.seconds > 0 and self.steps > 0
+
+    @property
+    def unhurried(self) -> Effort:
+        """With time for a machine that is slower than it was."""
+        return Effort(10 * self.seconds, self.steps)
+
+
+GREEDY = Effort(0.0, 0.0)
+"""No search: the greedy choice is taken."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How good a choice of kernels is known to be, for the report.
+
+    Attributes:
+        seconds: the choice's estimate.
+        bound: no choice is estimated at less.
+        optimal: there is none that costs less.
+        start: the estimate of the greedy choice.
+        time_s: that the search took.
+        parts, distinct: into how many the program was cut, and how many of them differ.
+        kernels: that were weighed.
+        variables, cuts: of the integer programs.
+        limit: what ended the search before a proof: "seconds", "steps", "nodes"; or why its choice was not taken:
+            "legality", "plans"; "" where nothing did.
+    """
+
+    seconds: float
+    bound: float
+    optimal: bool
+    start: float
+    time_s: float = 0.0
+    parts: int = 0
+    distinct: int = 0
+    kernels: int = 0
+    variables: int = 0
+    cuts: int = 0
+    limit: str = ""
+
+    @property
+    def gap(self) -> float:
+        """By which share of ``seconds`` a choice could at most be better."""
+        return 0.0 if self.optimal or self.seconds <= 0 else max(0.0, 1 - self.bound / self.seconds)
+
+    def of(self, choice: Choice, why: str = "legality") -> Proof:
+        """What the bound says of another choice for the same problem, which is taken for a reason."""
+        if choice.seconds == self.seconds:
+            return self
+        optimal = self.bound >= choice.seconds * (1 - TOLERANCE)
+        limit = "" if optimal else self.limit or why
+        return replace(self, seconds=choice.seconds, optimal=optimal, limit=limit)
+
+
+def unproven(problem: Problem, choice: Choice) -> Proof:
+    """Of a choice that was not held against anything."""
+    return Proof(choice.seconds, 0.0, False, choice.seconds, limit="greedy")

@@ -1,0 +1,187 @@
+"""What an optimal solution of a DAG extraction can do without: nodes and classes that are as well replaced by others.
+
+Each step leaves a solution that costs no more than the best before it. Groups are not looked at: a problem that has any
+is only rid of what is dominated outright.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .dag import Dag, Node
+
+MAX_NODES = 1_500
+"""Of a class that is looked at pair by pair."""
+
+
+def reduced(dag: Dag) -> dict[str, list[int]]:
+    """For each class that an optimal solution may need, the nodes that it may take."""
+    kept = _possible(dag)
+    if any(node.group is not None for nodes in dag.classes.values() for node in nodes):
+        return kept
+    work = _Work(dag, kept)
+    size = -1
+    while size != work.size:
+        size = work.size
+        for name in list(work.nodes):
+            work.replace(name)
+        for name in list(work.nodes):
+            if name not in dag.roots:
+                work.leave_out(name)
+        work.reach()
+    return {name: sorted(numbers) for name, numbers in work.kept.items()}
+
+
+def _possible(dag: Dag) -> dict[str, list[int]]:
+    """Nodes that can be had at all, do not need their own class, and are not dominated by one of their class that is no
+    dearer and needs no more."""
+    possible: set[str] = set()
+    missing: dict[tuple[str, int], int] = {}
+    users: dict[str, list[tuple[str, int]]] = {}
+    ready: list[str] = []
+    for name, nodes in dag.classes.items():
+        for number, node in enumerate(nodes):
+            needs = node.needs
+            if name in needs:
+                continue
+            missing[name, number] = len(needs)
+            for need in needs:
+                users.setdefault(need, []).append((name, number))
+            if not needs:
+                ready.append(name)
+    while ready:
+        name = ready.pop()
+        if name in possible:
+            continue
+        possible.add(name)
+        for user in users.get(name, ()):
+            missing[user] -= 1
+            if not missing[user]:
+                ready.append(user[0])
+    kept: dict[str, list[int]] = {}
+    stack = [root for root in dag.roots if root in possible]
+    while stack:
+        name = stack.pop()
+        if name in kept:
+            continue
+        nodes = dag.classes[name]
+        able = [number for number in range(len(nodes)) if missing.get((name, number)) == 0]
+        kept[name] = _undominated(nodes, able)
+        stack += sorted({need for number in kept[name] for need in nodes[number].needs})
+    return kept
+
+
+def _undominated(nodes: Sequence[Node], able: Sequence[int]) -> list[int]:
+    found: list[int] = []
+    needs = {number: nodes[number].needs for number in able}
+    for number in sorted(able, key=lambda number: (nodes[number].cost, len(needs[number]), number)):
+        group = nodes[number].group
+        if not any(needs[other] <= needs[number] and nodes[other].group in (None, group) for other in found):
+            found.append(number)
+    return sorted(found)
+
+
+class _Work:
+    """A problem on the way. ``nodes``: of each class, number -> (cost, needs as a bit set)."""
+
+    def __init__(self, dag: Dag, kept: Mapping[str, Sequence[int]]) -> None:
+        self.roots = dag.roots
+        self.bit = {name: 1 << number for number, name in enumerate(kept)}
+        self.names = list(kept)
+        self.nodes: dict[str, dict[int, tuple[float, int]]] = {
+            name: {
+                number: (
+                    dag.classes[name][number].cost,
+                    sum(self.bit[need] for need in dag.classes[name][number].needs),
+                )
+                for number in sorted(numbers, key=lambda number: (dag.classes[name][number].cost, number))
+            }
+            for name, numbers in kept.items()
+        }
+
+    @property
+    def kept(self) -> dict[str, list[int]]:
+        return {name: list(nodes) for name, nodes in self.nodes.items()}
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.nodes.values()))
+
+    def extra(self, needs: int, given: int, most: float) -> float:
+        """What it costs at most to have ``needs`` besides ``given``, each by a node that needs nothing else."""
+        total = 0.0
+        missing = needs & ~given
+        while missing:
+            low = missing & -missing
+            missing ^= low
+            name = self.names[low.bit_length() - 1]
+            for cost, own in self.nodes.get(name, {}).values():  # the cheapest first
+                if not own & ~given:
+                    total += cost
+                    break
+            else:
+                return float("inf")
+            if total > most:
+                return float("inf")
+        return total
+
+    def replace(self, name: str) -> None:
+        """Leaves out nodes of a class that another does as well, with what it needs more paid for."""
+        nodes = self.nodes[name]
+        if len(nodes) > MAX_NODES:
+            return
+        for number in sorted(nodes, key=lambda number: (-nodes[number][0], -number)):
+            cost, needs = nodes[number]
+            for other, (less, others) in nodes.items():
+                if other == number or less > cost:
+                    continue
+                if others & self.bit[name]:
+                    continue
+                if less + self.extra(others & ~self.bit[name], needs, cost - less) <= cost:
+                    del nodes[number]
+                    break
+
+    def leave_out(self, name: str) -> None:
+        """Leaves out a class that costs more than its users can save by it."""
+        bit, left = self.bit[name], min((cost for cost, _ in self.nodes[name].values()), default=0.0)
+        for user, nodes in self.nodes.items():
+            most = 0.0
+            if user == name or len(nodes) > MAX_NODES:
+                if user != name and any(needs & bit for _, needs in nodes.values()):
+                    return
+                continue
+            others = [(cost, needs) for cost, needs in nodes.values() if not needs & bit]
+            for cost, needs in nodes.values():
+                if needs & bit:
+                    given = needs & ~bit
+                    best = min(
+                        (
+                            other + self.extra(own, given, left + cost - other)
+                            for other, own in others
+                            if other <= cost + left
+                        ),
+                        default=float("inf"),
+                    )
+                    most = max(most, best - cost)
+                    if most > left:
+                        return
+            left -= most
+        for nodes in self.nodes.values():
+            for number in [number for number, (_, needs) in nodes.items() if needs & bit]:
+                del nodes[number]
+        del self.nodes[name]
+
+    def reach(self) -> None:
+        """Leaves out what no root can need."""
+        seen: set[str] = set()
+        stack = [root for root in self.roots if root in self.nodes]
+        while stack:
+            name = stack.pop()
+            if name in seen or name not in self.nodes:
+                continue
+            seen.add(name)
+            needs = 0
+            for _, own in self.nodes[name].values():
+                needs |= own
+            stack += [other for other in self.names if needs & self.bit[other]]
+        self.nodes = {name: nodes for name, nodes in self.nodes.items() if name in seen}

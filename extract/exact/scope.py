@@ -1,0 +1,371 @@
+"""What kernels are made of: the values of a program, or of a part of it, numbered, with what each way to compute one does.
+
+``columns.py`` looks for kernels in a Scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..choice import COPYING, Key, bound_axes
+from ..cost.model import Roofline, Work
+from ..problem import Option, Problem
+from ..view import Item
+from .dag import components
+from .parts import FIELDS, INSIDE, Part
+
+Context = tuple[tuple[str, object], ...]
+"""For each axis of a value that a reduction binds, which one: (its position, its own context)."""
+
+Contexts = frozenset[Context]
+Open = tuple[tuple[int, Contexts], ...]
+Held = frozenset[tuple[str, object]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Kernels of one kind, by what :func:`~tinyc.extract.choice.tiles` says of them: "alone", a contraction that is tiled,
+    without another reduction; "rows", one product and any reductions of its rows; "scan", one under a scan; "loops", all
+    kernels, with no contraction tiled. ``tiled``, ``scanned``: as the work of their items is counted."""
+
+    name: str
+    tiled: bool
+    scanned: bool
+
+    def held(self, held: Held, item: Item, origin: str, scanned: bool) -> Held | None:
+        """What a kernel holds with ``item``, as far as it matters; None where it is of the kind no more. ``scanned``:
+        whether the item depends on another reduction's axes."""
+        reduces, scans = item.head in ("Reduce", "Contract"), item.head == "Scan"
+        if self.name == "loops" or not (reduces or scans):
+            return held
+        if self.name == "rows":
+            products = {what for kind, what in held if kind == "product"}
+            if item.head != "Contract":
+                return None if scans else held
+            return held | {("product", origin)} if products <= {origin} else None
+        kind = "scan" if scans else "reduction"
+        if (scans and self.name == "alone") or any(kind == other for other, _ in held):
+            return None
+        return held | {(kind, scanned)}
+
+
+LOOPS = Case("loops", False, False)
+
+
+class Scope:
+    """What kernels are made of: the values of a program, or of a part of it."""
+
+    def __init__(self, problem: Problem, part: Part) -> None:
+        self.problem, self.part = problem, part
+        buffers = problem.view.buffers
+        reads = (
+            option.item.payload[0]
+            for found in part.options.values()
+            for option in found
+            if option.item.head == "Read"
+        )
+        names = dict.fromkeys(str(name) for name in (*part.given, *part.buffers, *reads))
+        self.bits = {name: 1 << number for number, name in enumerate(names)}
+        self.same = self._twins()  # a buffer that is filled as another is, -> that
+        self.bits |= {name: self.bits[other] for name, other in self.same.items()}
+        self.buffers = tuple(name for name in part.buffers if name not in self.same)
+        self.sizes = {
+            bit: part.inside_bytes if name == INSIDE.payload[0] else problem.bytes(buffers[name])
+            for name, bit in self.bits.items()
+        }
+        self.filled = sum(
+            {bit for name, bit in self.bits.items() if name in buffers and buffers[name].arg is None}
+        )
+        options = part.options
+        self.options = {
+            key: [option for option in found if all(child in options for child in option.children)]
+            for key, found in options.items()
+        }
+        self.edges = {
+            key: frozenset(child for option in found for child in option.children)
+            for key, found in self.options.items()
+        }
+        self.order: list[Key] = []
+        self.circle: list[int] = []  # of each position: where its circle begins, or -1 where it is in none
+        for circle in components(self.edges):
+            first = -1 if len(circle) == 1 and circle[0] not in self.edges[circle[0]] else len(self.order)
+            self.order += sorted(circle)
+            self.circle += [first] * len(circle)
+        self.position = {key: number for number, key in enumerate(self.order)}
+        self.roofline = isinstance(problem.model, Roofline)
+        self.dropped: set[tuple[Case, int, int]] = set()
+        self._bytes: dict[int, int] = {}
+        self._moving: dict[int, float] = {}
+        self._seconds: dict[tuple[int, int, Case], float] = {}
+        self._steps: dict[tuple[int, int, Contexts], tuple[tuple[int, Contexts], ...]] = {}
+        self._work: dict[tuple[int, int, Case], tuple[tuple[float, ...], Held]] = {}
+
+    def _twins(self) -> dict[str, str]:
+        """Buffers that hold the same in the same order, under two shapes: one of them is enough for all that read either."""
+        problem, first = self.problem, dict[object, str]()
+        found: dict[str, str] = {}
+        for name in self.part.buffers:
+            buffer = problem.view.buffers[name]
+            what = frozenset(way.root for way in buffer.ways), problem.bytes(buffer), buffer.dtype
+            other = first.setdefault(what, name)
+            if other != name and name not in self.part.made:
+                found[name] = other
+        return found
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of Work that any value has."""
+        works = [
+            self._whole(key, option.item, tiled, scanned)
+            for key, options in self.options.items()
+            for option in options
+            for tiled, scanned in ((False, False), (True, False), (True, True))
+        ]
+        return tuple(name for name in FIELDS if any(getattr(work, name) for work in works))
+
+    def _whole(self, key: Key, item: Item, tiled: bool, scanned: bool) -> Work:
+        return self.part.inside[key] if item is INSIDE else self.problem.work(key, item, tiled, scanned)
+
+    def whole(self, amounts: Sequence[float]) -> Work:
+        """Amounts of the scope's fields as Work."""
+        named: dict[str, Any] = dict(zip(self.fields, amounts, strict=True))
+        return Work(**named)
+
+    def bytes(self, reads: int) -> int:
+        """Of a set of buffers."""
+        if reads not in self._bytes:
+            self._bytes[reads] = sum(self.sizes[bit] for bit in bits(reads))
+        return self._bytes[reads]
+
+    @cached_property
+    def everything(self) -> Work:
+        """The work of reading all that there is."""
+        return Work(bytes_read=sum(self.sizes.values()))
+
+    def drop(self, worth: Mapping[str, float]) -> None:
+        """Leaves out the ways to compute a value within a kernel that cost more than to fill a buffer of it and read that.
+        ``worth``: what it costs at most to fill a buffer, with all that it needs.
+
+        What a way costs at least is what a kernel that reads all that there is takes longer with it: more is hidden
+        behind its memory than behind that of any other. That is so of a Roofline; of other models nothing is known."""
+        if not self.roofline:
+            return
+        for position in sorted({place for name in worth for place in self._readers.get(name, ())}):
+            key = self.order[position]
+            limit = float("inf")
+            for option in self.options[key]:
+                name = str(option.item.payload[0]) if option.item.head == "Read" else ""
+                if name in worth:
+                    read = self.problem.work(key, option.item) + Work(bytes_read=self.sizes[self.bits[name]])
+                    limit = min(limit, worth[name] + self.problem.model.seconds(read))
+            if limit < float("inf"):
+                for case, least in self._least.items():
+                    for number, seconds in enumerate(least[position]):
+                        if seconds >= limit:
+                            self.dropped.add((case, position, number))
+
+    def readable(self, key: Key) -> Iterator[str]:
+        """The buffers that a value may be read from."""
+        for option in self.options[key]:
+            if option.item.head == "Read" and option.item is not INSIDE:
+                yield str(option.item.payload[0])
+
+    @cached_property
+    def _readers(self) -> dict[str, list[int]]:
+        """By buffer, the values that may be read from it as they are, by position."""
+        found: dict[str, list[int]] = {}
+        for position, key in enumerate(self.order):
+            for name in () if key[1] else self.readable(key):
+                found.setdefault(name, []).append(position)
+        return found
+
+    @cached_property
+    def _ways(self) -> dict[Case, list[list[tuple[float, ...]]]]:
+        """For each way to compute a value, the work that it is at least, with all that it is computed from."""
+        zero = (0.0,) * len(self.fields)
+        result: dict[Case, list[list[tuple[float, ...]]]] = {}
+        for case in (LOOPS, *self.tiled):
+            least: dict[Key, tuple[float, ...]] = {}
+            found: list[list[tuple[float, ...]]] = []
+            for position, key in enumerate(self.order):
+                ways: list[tuple[float, ...]] = []
+                for number, option in enumerate(self.options[key]):
+                    own, _ = self.work(position, number, case)
+                    below = [least.get(child, zero) for child in option.children]
+                    ways.append(
+                        tuple(a + max(more, default=0.0) for a, *more in zip(own, *below, strict=True))
+                    )
+                least[key] = tuple(map(min, zip(*ways, strict=True))) if ways else zero
+                found.append(ways)
+            result[case] = found
+        return result
+
+    @cached_property
+    def _least(self) -> dict[Case, list[list[float]]]:
+        """For each way to compute a value, what a kernel takes longer with it at least; 0 of reading it."""
+        model, most = self.problem.model, self.everything
+        before = model.kernel(most)
+        return {
+            case: [
+                [
+                    0.0 if _reads(option) else model.kernel(most + self.whole(way)) - before
+                    for option, way in zip(self.options[key], ways, strict=True)
+                ]
+                for key, ways in zip(self.order, found, strict=True)
+            ]
+            for case, found in self._ways.items()
+        }
+
+    @cached_property
+    def at_hand(self) -> dict[Case, list[list[int]]]:
+        """For each way to compute a value, the buffers from which it can be read with no more work: where a kernel reads
+        one of them anyway, it has no use for the way."""
+        return {
+            case: [
+                [
+                    0 if _reads(option) else self._instead(position, way, case)
+                    for option, way in zip(self.options[key], found[position], strict=True)
+                ]
+                for position, key in enumerate(self.order)
+            ]
+            for case, found in self._ways.items()
+        }
+
+    def _instead(self, position: int, way: tuple[float, ...], case: Case) -> int:
+        mask = 0
+        for number, option in enumerate(self.options[self.order[position]]):
+            if _reads(option) and all(map(float.__le__, self.work(position, number, case)[0], way)):
+                mask |= self.bits[str(option.item.payload[0])]
+        return mask
+
+    def seconds(self, position: int, number: int, case: Case) -> float:
+        """What an option costs by itself."""
+        known = self._seconds.get((position, number, case))
+        if known is None:
+            work, _ = self.work(position, number, case)
+            known = self.problem.model.seconds(self.whole(work))
+            self._seconds[position, number, case] = known
+        return known
+
+    def moving(self, bit: int) -> float:
+        """What it costs by itself to read a buffer."""
+        if bit not in self._moving:
+            self._moving[bit] = self.problem.model.seconds(Work(bytes_read=self.bytes(bit)))
+        return self._moving[bit]
+
+    def reads(self, key: Key, item: Item) -> int:
+        """The bit of the buffer that an item reads."""
+        if item.head != "Read" or (item is INSIDE and key not in self.part.inside_reads):
+            return 0
+        return self.bits[str(item.payload[0])]
+
+    def work(self, position: int, number: int, case: Case) -> tuple[tuple[float, ...], Held]:
+        """The work of an option, and what of it decides how the whole kernel runs."""
+        known = self._work.get((position, number, case))
+        if known is None:
+            key = self.order[position]
+            item = self.options[key][number].item
+            whole = self._whole(key, item, case.tiled, case.scanned)
+            marks: set[tuple[str, object]] = set()
+            if whole.schedule is not None:
+                marks.add(("runs", whole.schedule))
+            if item.head == "Stream" and self.problem.tiling is not None:
+                marks.add(("walks", self.problem.tiling.walk(item)))
+            if item.head not in COPYING and "strided_bytes" in self.fields:
+                marks.add(("computes", None))  # else it may be a copy, which is priced in its own way
+            known = tuple(float(getattr(whole, name)) for name in self.fields), frozenset(marks)
+            self._work[position, number, case] = known
+        return known
+
+    def steps(self, position: int, number: int, contexts: Contexts) -> tuple[tuple[int, Contexts], ...]:
+        """The operands of an option, with the contexts in which they are evaluated."""
+        found = self._steps.get((position, number, contexts))
+        if found is None:
+            option = self.options[self.order[position]][number]
+            bound, free = bound_axes(option.item), self.problem.view.free
+            needed: dict[int, set[Context]] = {}
+            for context in contexts:
+                inner: dict[str, object] = dict(context) | dict.fromkeys(bound, (position, context))
+                for child in option.children:
+                    own = tuple((axis, inner[axis]) for axis in sorted(free[child[0]]) if axis in inner)
+                    needed.setdefault(self.position[child], set()).add(own)
+            found = tuple((child, frozenset(own)) for child, own in needed.items())
+            self._steps[position, number, contexts] = found
+        return found
+
+    @cached_property
+    def reach(self) -> dict[Key, int]:
+        """The filled buffers that some kernel reads which computes a value."""
+        found = dict.fromkeys(self.options, 0)
+        grown = True
+        while grown:
+            grown = False
+            for key in self.order:
+                bits = 0
+                for option in self.options[key]:
+                    bits |= self.reads(key, option.item) & self.filled
+                    for child in option.children:
+                        bits |= found[child]
+                if bits != found[key]:
+                    found[key], grown = bits, True
+        return found
+
+    @cached_property
+    def _must(self) -> dict[Key, int]:
+        """The filled buffers that every kernel reads which computes a value: of what its options must read, what they
+        have in common."""
+        found = dict.fromkeys(self.options, self.filled)
+        shrunk = True
+        while shrunk:
+            shrunk = False
+            for key in self.order:
+                common = self.filled
+                for option in self.options[key]:
+                    own = self.reads(key, option.item) & self.filled
+                    for child in option.children:
+                        own |= found[child]
+                    common &= own
+                if common != found[key]:
+                    found[key], shrunk = common, True
+        return found
+
+    def must(self, keys: Iterable[Key]) -> int:
+        """The filled buffers that every kernel reads which computes one of these values."""
+        found = self.filled
+        for key in keys:
+            found &= self._must.get(key, self.filled)
+        return found
+
+    def cases(self, root: Key) -> list[Case]:
+        """The kinds of kernels that there may be from ``root``."""
+        found, stack = {root}, [root]
+        while stack:
+            fresh = self.edges[stack.pop()] - found
+            found |= fresh
+            stack += fresh
+        heads = {option.item.head for key in found for option in self.options[key]}
+        tiled = [case for case in self.tiled if case.name != "scan" or "Scan" in heads]
+        return [*tiled, LOOPS] if "Contract" in heads else [LOOPS]
+
+    @cached_property
+    def tiled(self) -> list[Case]:
+        """The kinds of kernels that tile a contraction."""
+        return [
+            Case("rows", True, True) if self.problem.rows else Case("alone", True, False),
+            Case("scan", True, True),
+        ]
+
+
+def _reads(option: Option) -> bool:
+    return option.item.head == "Read" and option.item is not INSIDE
+
+
+def bits(mask: int) -> Iterator[int]:
+    """Of a bit set, one by one."""
+    while mask:
+        low = mask & -mask
+        yield low
+        mask ^= low

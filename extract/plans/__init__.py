@@ -1,0 +1,1 @@
+"""Plans: candidates of the rules, ranked; the default one. See docs/architecture.md."""

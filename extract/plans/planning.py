@@ -1,0 +1,59 @@
+"""The Plans of a whole program: of each kernel the cheapest candidate that the rules found for it, the default where it costs
+as little, and where there are no candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tinyc.ir.plan import Contraction, Extracted, Plan
+from tinyc.ir.region import Region, anonymous
+
+from ..cost.hardware import Hardware
+from ..cost.model import CostModel
+from .candidate import Candidate, Problem, problem_of
+from .default_plan import aligned, default_plan
+from .rank import RankedPlan, plan_of, rank_plans
+
+
+@dataclass(frozen=True)
+class Planned:
+    """``ranked``: Region name -> its Plans, the chosen one first; nothing for a kernel that has the default Plan. The others
+    of kernels that are equal but for their buffers' names are spelled for the first of them."""
+
+    extracted: Extracted
+    ranked: Mapping[str, tuple[RankedPlan, ...]] = field(default_factory=dict)
+
+
+def with_plans(
+    extracted: Extracted,
+    candidates: Mapping[Problem, tuple[Candidate, ...]],
+    model: CostModel,
+    hardware: Hardware,
+) -> Planned:
+    """``extracted`` with the Plan of every kernel for a machine; contractions stay what they are."""
+    limits = hardware.limits
+    regions = aligned(extracted.regions, limits)
+    ranked: dict[str, tuple[RankedPlan, ...]] = {}
+    known: dict[tuple[Region, Contraction | None], tuple[RankedPlan, ...]] = {}
+    plans: list[Plan] = []
+    for region, given in zip(regions, extracted.plans, strict=True):
+        roles = given.contraction
+        problem = problem_of(region, roles, limits)
+        found = candidates.get(problem, ()) if problem is not None else ()
+        if not found:
+            plans.append(default_plan(region, roles, hardware))
+            continue
+        same = anonymous(region), roles
+        if same not in known:
+            preferred = default_plan(region, roles, hardware)
+            known[same] = rank_plans(region, roles, found, model, limits, preferred)
+        elif known[same]:
+            first, *others = known[same]
+            known_plan = plan_of(first.candidate, region, roles, limits)
+            ranked[region.name] = (replace(first, plan=known_plan), *others)
+        ranked.setdefault(region.name, known[same])
+        best = ranked[region.name]
+        plans.append(best[0].plan if best else default_plan(region, roles, hardware))
+    chosen = replace(extracted, regions=regions, plans=tuple(plans))
+    return Planned(chosen, {name: each for name, each in ranked.items() if each})

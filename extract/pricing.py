@@ -1,0 +1,35 @@
+"""What a kernel costs, once it is known what each of its values is computed as. Every way of choosing asks here, so that
+their costs are one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .choice import COPYING, Kernel, Key, acyclic, as_copy, evaluations, tiles
+from .cost.model import Work
+from .problem import Problem
+from .view import Buffer, Item, Way
+
+
+def priced(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Item]) -> Kernel | None:
+    """The kernel that fills ``buffer`` by ``items``; None where a value of it needs itself.
+
+    Each buffer is read once, each value computed once per reduction whose axes it depends on, and a contraction in
+    tiles where :func:`~tinyc.extract.choice.tiles` says so."""
+    root: Key = (way.root, False)
+    if not acyclic(root, items):
+        return None
+    view = problem.view
+    work = Work(bytes_written=problem.bytes(buffer))
+    read = set()
+    tiled, scanned = tiles(view, items, problem.rows)
+    for key in evaluations(view, root, items):
+        item = items[key]
+        work += problem.work(key, item, tiled, scanned)
+        if item.head == "Read":
+            read.add(str(item.payload[0]))
+    work += Work(bytes_read=sum(problem.bytes(view.buffers[name]) for name in sorted(read)))
+    if all(item.head in COPYING for item in items.values()):
+        work = as_copy(work)
+    work = problem.spread(work, way.shape, items)
+    return Kernel(buffer, way, items, work, problem.model.kernel(work))

@@ -1,0 +1,164 @@
+"""How a contraction of the e-graph would be tiled, before there is a Region (document 004 §11): one Schedule for each plan
+candidate that the rules have found for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+from tinyc.egraph.graph import Argument
+from tinyc.ir.index import Affine
+from tinyc.ir.resources import ADDRESSING, GROUP, THREADS, WARP, Limits
+
+from .cost.schedule import LOOP_REGISTERS, Schedule, attainment, gathered, streaming
+from .plans.candidate import Candidate, decoded
+from .view import LEVEL, Item, View, axis_extent, axis_id
+
+Axes = frozenset[str]
+
+
+class Tiling:
+    """The candidates of one e-graph for one GPU. ``limits``: of the machine."""
+
+    def __init__(self, view: View, limits: Limits) -> None:
+        self.view, self.limits = view, limits
+
+    @cached_property
+    def found(self) -> dict[tuple[Argument, ...], list[tuple[int, int, tuple[Candidate, ...]]]]:
+        """Candidates by their problem less the bytes of its operands' elements, which are given beside them."""
+        found: dict[tuple[Argument, ...], list[tuple[int, int, tuple[Candidate, ...]]]] = {}
+        for (head, *rest), rows in self.view.graph.candidates.items():
+            if head == "Product" and (candidates := decoded(rows, self.limits.arch)):
+                *shape, left, right, run, along = rest
+                key = (*shape, run, along)
+                found.setdefault(key, []).append((int(left), int(right), candidates))
+        return found
+
+    def schedules(self, item: Item) -> Iterator[Schedule]:
+        """The ways to run a Contract by itself; none where the rules know none, as under another reduction."""
+        batch, m, n, k = _roles(item)
+        axes = frozenset(k), frozenset((*m, *n))
+        order = _order(batch, m, n)
+        if order is None:
+            return
+        slides = any(_slides(index, *axes) for child in item.children for _, _, index in self.reads(child))
+        sizes = tuple(math.prod(map(axis_extent, role)) for role in (batch, m, n, k))
+        key = ("conv" if slides else "matmul", *sizes, *order)
+        for left, right, candidates in self.found.get(key, ()):
+            shifted = [any(True for _ in self.shifted(item, child)) for child in item.children]
+            for candidate in candidates:
+                yield _schedule(candidate, sizes, (left, right), shifted, self.limits)
+
+    def walk(self, item: Item) -> Schedule:
+        """How a Stream runs: the rows of scores are cut into blocks."""
+        scan, weight = (self.view.free[child] for child in item.children)
+        columns = math.prod(map(axis_extent, item.payload[0]))  # type: ignore[call-overload]
+        outer, rows = (math.prod(map(axis_extent, axes)) for axes in (scan & weight, scan - weight))
+        return streaming(outer, rows, columns, self.limits.access_bytes)
+
+    def loops(self, shape: Sequence[int]) -> Iterator[Schedule]:
+        """The ways to run loops over ``shape``: the candidates of its last axis; one point a thread where there are none."""
+        last = next((size for size in reversed(shape) if size > 1), 1)
+        outer = math.prod(shape) // last
+        known = [(size, each) for size in (4, 2, 1) for each in self.rows.get((last, size), ())]
+        for size, candidate in known:
+            points, width = candidate.tile[1], max(1, candidate.width)
+            threads = -(-points // (width * WARP)) * WARP
+            blocks = outer * -(-last // points)
+            yield Schedule("loops", blocks, threads, LOOP_REGISTERS, vector_bytes=width * size)
+        if not known:
+            blocks = -(-math.prod(shape) // THREADS)
+            yield Schedule("loops", blocks, THREADS, LOOP_REGISTERS, vector_bytes=self.limits.access_bytes)
+
+    @cached_property
+    def rows(self) -> dict[tuple[int, int], tuple[Candidate, ...]]:
+        """Candidates of loops, by the points of the last axis and the bytes of an element."""
+        found = self.view.graph.candidates.items()
+        known = {
+            problem[1:]: decoded(rows, self.limits.arch) for problem, rows in found if problem[0] == "Row"
+        }
+        return {(int(points), int(size)): each for (points, size), each in known.items()}
+
+    def reads(self, cls: str) -> Iterator[tuple[str, Item, tuple[Affine, ...]]]:
+        """How an operand may be loaded, behind widening casts and guards: Reads, their classes, and where they read."""
+        seen, pending = {cls}, [cls]
+        while pending:
+            here = pending.pop()
+            for item in self.view.items.get(here, ()):
+                if item.head == "Read":
+                    yield here, item, item.payload[1]  # type: ignore[misc]
+                inner = {"Cast": item.children, "Select": item.children[1:2]}.get(item.head, ())
+                pending += [child for child in inner if child not in seen]
+                seen.update(inner)
+
+    def shifted(self, item: Item, operand: str) -> Iterator[tuple[str, Item]]:
+        """The Reads of an operand of a Contract whose windows slide along the last axis of the buffer, with their classes:
+        they are loaded by element."""
+        _, m, n, k = _roles(item)
+        axes = frozenset(k), frozenset((*m, *n))
+        for cls, read, index in self.reads(operand):
+            if index and _slides(index[-1:], *axes):
+                yield cls, read
+
+
+def _roles(item: Item) -> tuple[tuple[str, ...], ...]:
+    """The batch, m, n and k axes of a Contract."""
+    return item.payload[1:]  # type: ignore[return-value]
+
+
+def _slides(index: Iterable[Affine], summed: Axes, moving: Axes) -> bool:
+    """Whether a summed axis moves along with one of the result: a window."""
+    return any(part.axes() & summed and part.axes() & moving for part in index)
+
+
+def _order(batch: tuple[str, ...], m: tuple[str, ...], n: tuple[str, ...]) -> tuple[int, str] | None:
+    """The contiguous points of the result, and along which of its roles they lie; None under another reduction."""
+    last = [max(map(axis_id, role), default=-1) for role in (batch, m, n)]
+    if min(last[1:]) < 0 or max(last) >= LEVEL:
+        return None
+    along = "bmn"[last.index(max(last))]
+    axes = {axis_id(axis): axis_extent(axis) for axis in (m if along == "m" else n)}
+    run, place = 1, max(axes)
+    while place in axes:
+        run, place = run * axes[place], place - 1
+    return run, along
+
+
+def _schedule(
+    candidate: Candidate,
+    sizes: tuple[int, ...],
+    bytes: tuple[int, int],
+    shifted: Sequence[bool],
+    limits: Limits,
+) -> Schedule:
+    """``sizes``: points of batch, m, n and k. ``bytes``: of an element of either operand; 0: it is not staged.
+    ``shifted``: which of them are loaded by element."""
+    batch, *points = sizes
+    bm, bn, bk = candidate.tile
+    wm, wn = candidate.warp_tile or (bm, bn)
+    group = GROUP.get(limits.arch, 1)
+    counts = [-(-size // tile) for size, tile in zip(points, candidate.tile, strict=True)]
+    blocks, steps = batch * counts[0] * counts[1], counts[2]
+    fragments = 0 if group > 1 else -(-wm // 16) * 4 + -(-wn // 8) * 2
+    staged = bm * bk * bytes[0] + bk * bn * bytes[1]
+    stages = candidate.stages or 1
+    return Schedule(
+        algo=candidate.algo,
+        blocks=blocks,
+        threads=WARP * group * -(-bm // wm) * -(-bn // wn),
+        registers=wm * wn // (WARP * group) + fragments + ADDRESSING,
+        smem_bytes=stages * staged,
+        stages=stages,
+        steps=steps,
+        staged_bytes=float(staged * steps * blocks),
+        vector_bytes=max(1, candidate.width) * max(bytes),
+        padding=math.prod(n * size for n, size in zip(counts, candidate.tile, strict=True))
+        / math.prod(points),
+        matrix=attainment(limits.arch, candidate.warp_tile),
+        async_copy=candidate.async_enable,
+        epilogue_overlap=candidate.async_enable,
+        gathered=float(blocks * steps * gathered(candidate.tile, shifted)),
+        tile=candidate.tile,
+        warp_tile=candidate.warp_tile,
+    )

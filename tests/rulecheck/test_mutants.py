@@ -1,0 +1,83 @@
+"""Rules with one mistake in them: the checker calls them wrong, but for those that are true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tinyc.rulecheck.check import check_text, load_base
+from tinyc.rulecheck.mutate import Mutant, mutants, sample
+
+BASE = load_base()
+LIST = Path(__file__).parent / "golden" / "mutants.txt"
+COUNT, SEED = 500, 4
+
+
+def equivalent() -> dict[str, str]:
+    """Mutants that are true, and why: lines `id | reason`."""
+    lines = LIST.read_text(encoding="utf-8").splitlines()
+    rows = [line.split(" | ") for line in lines if line and not line.startswith("#")]
+    return {row[0]: row[1] for row in rows}
+
+
+def every(spare: dict[str, str]) -> list[Mutant]:
+    return [mutant for rule in BASE.rules.values() for mutant in mutants(rule, BASE, spare)]
+
+
+def survives(mutant: Mutant) -> bool:
+    return all(verdict.sound for verdict in check_text(mutant.text, BASE))
+
+
+def test_mutants_of_a_rule() -> None:
+    rule = BASE.rules["strength/minus-negated"]
+    found = {mutant.id: mutant for mutant in mutants(rule, BASE)}
+    assert len(found) == len({mutant.text for mutant in found.values()})
+    assert {mutant.id.split()[1] for mutant in found.values()} >= {"operator", "variable"}
+    assert rule.actions not in {
+        mutant.rule.actions for mutant in found.values() if mutant.rule.body == rule.body
+    }
+    assert not any(mutant.id.split()[1] == "swapped" for mutant in found.values()), "x + y is y + x"
+
+
+def test_operands_that_do_not_commute_are_swapped() -> None:
+    found = mutants(BASE.rules["strength/negated-plus"], BASE)
+    assert any("swapped" in mutant.id and "y and x" in mutant.change for mutant in found)
+
+
+def test_a_guard_without_which_a_rule_is_true_is_not_changed_further() -> None:
+    rule = BASE.rules["movement/view"]
+    (guard,) = (mutant for mutant in mutants(rule, BASE) if "dropped (<=" in mutant.id)
+    less = mutants(rule, BASE, {guard.id})
+    assert guard.id in {mutant.id for mutant in less} and len(less) < len(mutants(rule, BASE))
+
+
+def test_the_sample_hangs_on_names_alone() -> None:
+    found = mutants(BASE.rules["srnf/r1-divisor"], BASE)
+    assert sample(found, 5, 1) == sample(reversed(found), 5, 1)
+    assert set(sample(found[1:], 5, 1)) - set(sample(found, 6, 1)) == set()
+
+
+def test_what_is_listed_as_equivalent_exists_and_has_a_reason() -> None:
+    listed = equivalent()
+    names = {mutant.id for mutant in every({})}
+    assert set(listed) <= names
+    assert all(len(reason) > 10 for reason in listed.values())
+
+
+@pytest.mark.parametrize("rule", ["srnf/r1-divisor", "movement/flip", "index/divide-literal"])
+def test_mutants_of_some_rules_are_caught(rule: str) -> None:
+    listed = equivalent()
+    made = sample(mutants(BASE.rules[rule], BASE, listed), 12, SEED)
+    assert [mutant.change for mutant in made if mutant.id not in listed and survives(mutant)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.spec("004-105")
+def test_ninety_nine_in_a_hundred_mutants_are_caught() -> None:
+    listed = equivalent()
+    made = sample(every(listed), COUNT, SEED)
+    counted = [mutant for mutant in made if mutant.id not in listed]
+    assert len(made) - len(counted) <= 0.15 * len(made)
+    missed = [f"{mutant.id}: {mutant.change}" for mutant in counted if survives(mutant)]
+    assert len(missed) <= len(counted) // 100, "\n".join(missed)

@@ -1,0 +1,152 @@
+"""Rule files as the checker reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tinyc.egraph.rulefiles import list_rules, load_rules
+from tinyc.egraph.vocabulary import VOCABULARY
+from tinyc.ir.diagnostics import TinycError
+from tinyc.rulecheck import predicates
+from tinyc.rulecheck.check import check_text, load_base
+from tinyc.rulecheck.parse import Call, Lit, Rule, Schema, Var, declare, read, rules_of, variables
+from tinyc.rulecheck.plan import expand
+from tinyc.rulecheck.primitives import LIMIT, Fails, compute
+from tinyc.rulecheck.steps import KNOWN, VALUES
+
+BASE = load_base()
+
+
+def rule_of(text: str) -> Rule:
+    (tree,) = read(text)
+    assert isinstance(tree, list)
+    return rules_of(tree, "x.egg", 1)[0]
+
+
+def test_every_rule_is_read_and_spelled_as_it_is_written() -> None:
+    written = {rule.name: rule for rule in list_rules()}
+    assert set(written) == {rule.name for rule in BASE.rules.values()}
+    for rule in BASE.rules.values():
+        assert not rule.problem and rule.line == written[rule.name].line
+        again = rule_of(
+            f"(rule ({' '.join(map(str, rule.body))}) ({' '.join(map(str, rule.actions))})"
+            f' :ruleset {rule.ruleset} :name "{rule.name}")'
+        )
+        assert (again.body, again.actions) == (rule.body, rule.actions)
+
+
+def test_the_words_are_those_of_the_vocabulary() -> None:
+    for each in VOCABULARY.constructors:
+        assert BASE.constructors[each.name].args == each.args
+        assert BASE.constructors[each.name].result == each.result
+    for each in VOCABULARY.functions:
+        assert BASE.functions[each.name].args == each.args
+    for each in VOCABULARY.relations:
+        assert BASE.relations[each.name].args == each.args
+    assert {ruleset.name: ruleset.klass for ruleset in load_rules().rulesets} == BASE.classes
+
+
+@pytest.mark.spec("004-105")
+def test_every_relation_and_function_declares_what_it_asserts() -> None:
+    """But for tables of a machine, which assert what the rows say."""
+    told = set(BASE.meanings) | KNOWN
+    tables = {relation for relation in BASE.facts if relation not in told}
+    assert set(BASE.functions) <= told
+    assert set(BASE.relations) - told <= tables
+    assert frozenset(predicates.VALUES) == VALUES
+
+
+def test_a_rewrite_is_a_rule_and_a_birewrite_two() -> None:
+    one = rule_of(
+        '(rewrite (Unary "NEG" (Unary "NEG" x)) x :when ((= "i32" (dtype-of x))) :ruleset r :name "r/a")'
+    )
+    assert str(one.body[0]) == '(= _root (Unary "NEG" (Unary "NEG" x)))' and len(one.body) == 2
+    assert str(one.actions[0]) == "(union _root x)"
+    (tree,) = read('(birewrite (Unary "NEG" x) (Binary "SUB" z x) :ruleset r :name "r/b")')
+    assert isinstance(tree, list)
+    assert [rule.direction for rule in rules_of(tree, "x.egg", 1)] == ["=>", "<="]
+
+
+def test_wildcards_are_variables_of_their_own() -> None:
+    rule = rule_of('(rule ((= e (Binary _ _ _))) ((union e e)) :ruleset r :name "r/a")')
+    assert len(variables(rule.body)) == 4
+
+
+def test_strings_numbers_and_comments() -> None:
+    assert read('(a "b ) ; c" -3) ; (d') == [["a", '"b ) ; c"', "-3"]]
+    rule = rule_of('(rule ((= e (Const "fp32" -3))) ((union e e)) :ruleset r :name "r/a")')
+    call = rule.body[0].args[1]
+    assert isinstance(call, Call) and call.args == (Lit("fp32"), Lit(-3))
+
+
+def test_equal_variables_are_one_and_meanings_take_their_place() -> None:
+    rule = rule_of('(rule ((row-maximum m k s) (= s t)) ((union m m)) :ruleset r :name "r/a")')
+    (case,) = expand(BASE, rule.body)
+    assert case.names["s"] == case.names["t"]
+    assert [step.head for step in case.steps if step.kind == "term"] == ["Reduce"]
+    assert case.sorts["m"] == "Expr" and case.sorts["k"] == "Ixs"
+
+
+def test_a_relation_without_a_meaning_is_unfolded() -> None:
+    schema = BASE.copy()
+    declare(schema, "(relation doubled (Expr Expr))", "x.egg", 1)
+    declare(
+        schema,
+        '(rule ((= e (Binary "ADD" x x))) ((doubled e x)) :ruleset identity :name "mine/doubled")',
+        "x.egg",
+        2,
+    )
+    rule = rule_of('(rule ((doubled e x)) ((union e e)) :ruleset identity :name "mine/use")')
+    (case,) = expand(schema, rule.body)
+    assert case.unfolded == ("mine/doubled",)
+    assert [step.head for step in case.steps] == ["Binary"]
+    assert case.steps[0].args[1] == case.steps[0].args[2]
+    assert isinstance(case.names["x"], Var)
+
+
+BAD: dict[str, str] = {
+    "declared nowhere": "((= e (Frobnicate x)))",
+    "takes 2 arguments": '((= e (Unary "NEG")))',
+    "floating-point number": "((= e (Const 1.5 0)))",
+    "no fact and no action": "(e)",
+    "does not bind": "((= e (Const d b)))",
+}
+
+
+@pytest.mark.parametrize("why", BAD)
+def test_a_rule_that_cannot_be_read_is_an_error_and_no_skip(why: str) -> None:
+    text = f'(rule {BAD[why]} ((union e y)) :ruleset identity :name "mine/a")'
+    (verdict,) = check_text(text, BASE)
+    assert verdict.verdict == "error" and why in verdict.why, verdict
+
+
+def test_a_meaning_that_is_none_is_refused_with_its_line() -> None:
+    for text in (
+        "(meaning)",
+        "(meaning (nothing-such x))",
+        "(meaning (is-one c d))",
+        "(meaning (is-one c) c)",
+    ):
+        with pytest.raises(TinycError, match="RuleFileInvalid"):
+            declare(Schema(relations=dict(BASE.relations)), text, "x.egg", 3)
+
+
+def test_primitives_are_the_engines() -> None:
+    def of(head: str, *args: object) -> object:
+        return compute(head, args, lambda name, given: (name, *given))
+
+    assert [of("/", -7, 2), of("%", -7, 2), of("/", 7, -2), of("%", 7, -2)] == [-3, -1, -3, 1]
+    assert of("unstable-vec-map", of("unstable-fn", "+", 2), (1, 2)) == (3, 4)
+    assert of("unstable-vec-map", of("unstable-fn", "vec-get", (5, 6)), (1, 0)) == (6, 5)
+    assert of("vec-append", (1,), (), (2,)) == (1, 2) and of("vec-range", 3) == (0, 1, 2)
+    assert of("&", 12, 10) == 8 and of("max", 1, 3) == 3 and of("-", 4) == -4
+    for head, *args in (
+        ("+", LIMIT - 1, 1),
+        ("/", 1, 0),
+        ("%", 1, 0),
+        ("vec-get", (1,), 1),
+        ("<", 2, 2),
+        ("!=", 1, 1),
+    ):
+        with pytest.raises(Fails):
+            of(str(head), *args)

@@ -1,0 +1,360 @@
+"""The entry points: a verdict for every rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from tinyc.egraph.forms import scan
+from tinyc.ir.diagnostics import TinycError
+
+from . import affine
+from .compare import Outcome
+from .context import BadBinder, IllFormed, Reject
+from .instantiate import Attempt
+from .judge import Tally, Wrong, act, claimed
+from .parse import Call, Lit, Pattern, Rule, Schema, Unreadable, Var, declare, load, variables
+from .plan import expand
+from .primitives import Fails
+from .steps import Case
+from .term import Term, Value, show
+from .verdict import Counterexample, Verdict
+from .world import World
+
+ENOUGH = 40
+"""Instances of a rule."""
+
+TRIES = 80
+"""At least so many attempts, so that every shape comes up as often as its rule allows."""
+
+MOST_TRIES = 2400
+HOPELESS = 1200
+"""At most so many attempts, and so many per case."""
+
+FEW = 1
+"""Instances that are too few, so that relations are unfolded as well."""
+
+AFTER = 40
+"""Attempts after a counterexample, for a smaller one."""
+
+PROOFS = 60
+"""Instances with opaque indices, for isl."""
+
+TEXT = "text.egg"
+"""The file of rules that come without one."""
+
+Base = Schema
+
+
+def load_base(extra: Sequence[str | Path] = ()) -> Base:
+    """The built-in rules and those of ``extra``. Raises TinycError RuleFileInvalid, FileUnreadable."""
+    return load(extra)
+
+
+def check_rules(extra: Sequence[str | Path] = (), only: Sequence[str] = ()) -> tuple[Verdict, ...]:
+    """A verdict for every rule, in file order; with ``only`` for the rules, rulesets or files of these names.
+
+    Facts of a relation that has a meaning are checked as well. Raises TinycError RuleFileInvalid, FileUnreadable.
+    """
+    base = load_base(extra)
+    return tuple(check_all(base, only))
+
+
+def check_all(base: Base, only: Sequence[str] = ()) -> Iterator[Verdict]:
+    """The verdicts of :func:`check_rules`, one at a time."""
+    for verdict in check_tables(base):
+        if not only or verdict.rule in only or Path(verdict.file).name in only:
+            yield verdict
+    directions: dict[str, list[Rule]] = {}
+    for rule in base.rules.values():
+        directions.setdefault(rule.name, []).append(rule)
+    for name, rules in directions.items():
+        if (
+            not only
+            or name in only
+            or rules[0].ruleset in only
+            or Path(rules[0].file).name in only
+            or rules[0].file in only
+        ):
+            verdicts = [check_rule(each, base) for each in rules]
+            yield max(verdicts, key=lambda each: ("sound", "unsound", "error").index(each.verdict))
+
+
+def check_text(text: str, base: Base | None = None, klass: str | None = None) -> tuple[Verdict, ...]:
+    """Verdicts for the rules and facts in ``text`` (a rule file's text: one mutated rule, or a rule with its own
+    declarations), in the context of ``base`` (the built-in rules where None). A rule of a name that ``base`` has takes its place. The class is
+    that of its ruleset, unless ``klass`` says otherwise. Raises TinycError RuleFileInvalid."""
+    schema = (base or load_base()).copy()
+    found: list[Rule] = []
+    for form in scan(text)[0]:
+        found += declare(schema, form.text, TEXT, form.line)
+    tables = [each for each in check_tables(schema) if each.file == TEXT]
+    return (*tables, *(check_rule(rule, schema, klass) for rule in found))
+
+
+def check_tables(base: Base) -> Iterator[Verdict]:
+    """The ground facts of relations with a meaning."""
+    for relation, rows in base.facts.items():
+        if not any(meaning.facts for meaning in base.meanings.get(relation, ())):
+            continue
+        for row in rows:
+            if (relation, row) not in base.places:
+                continue  # an example
+            file, line = base.places[relation, row]
+            name = f"({relation} {' '.join(map(show, row))})"
+            world = World(base, name)
+            blank = Verdict(name, "", "FACT", "sound", "table", True, 1, "FACT", "", file, line)
+            claim = claimed(world, relation, row, None, "EXACT")
+            if claim.klass:
+                yield blank
+            else:
+                wrong = Counterexample((), claim.left or "the fact is false", name, claim.why)
+                yield replace(blank, verdict="unsound", measured="", why=claim.why, counterexample=wrong)
+
+
+# ---- one rule -------------------------------------------------------------------------------------------------------
+
+
+def check_rule(rule: Rule, base: Base, klass: str | None = None) -> Verdict:
+    """The verdict on one rule in the context of ``base``."""
+    declared = klass or base.classes.get(rule.ruleset, "")
+    blank = Verdict(rule.name, rule.ruleset, declared, "error", "", False, 0, "", "", rule.file, rule.line)
+    if rule.problem:
+        return replace(blank, why=rule.problem)
+    if not declared:
+        return replace(blank, why=f"ruleset {rule.ruleset!r} has no class: (in-phase …) is missing")
+    try:
+        cases = expand(base, rule.body)
+        _actions_known(rule, base)
+    except Unreadable as error:
+        return replace(blank, why=str(error))
+    try:
+        return _verdict(rule, base, cases, blank)
+    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AssertionError) as error:
+        # a rule that this program was not made for: an error of its verdict, and no end of the run
+        return replace(blank, why=f"the checker fails on it: {type(error).__name__}: {error}")
+
+
+def _verdict(rule: Rule, base: Base, cases: list[Case], blank: Verdict) -> Verdict:
+    panics = any(action.head == "panic" for action in rule.actions)
+    if not cases:
+        if panics:
+            return replace(blank, verdict="sound", method="facts", symbolic=True, measured="FACT")
+        return replace(blank, why="nothing derives what its body asks for, and it has no meaning of its own")
+    return _tried(rule, base, cases, blank, panics)
+
+
+def _tried(rule: Rule, base: Base, cases: list[Case], blank: Verdict, panics: bool) -> Verdict:
+    tally = Tally()
+    with np.errstate(all="ignore"):
+        return _judged(rule, base, cases, blank, panics, tally)
+
+
+def _judged(rule: Rule, base: Base, cases: list[Case], blank: Verdict, panics: bool, tally: Tally) -> Verdict:
+    wrong, tries = _instances(rule, base, cases, blank, tally)
+    seen = [[each.steps for each in cases]]
+    for how in () if panics else ("unfold", "relax"):
+        more = expand(base, rule.body, how) if wrong is None and tally.instances < FEW else []
+        if more and [each.steps for each in more] not in seen:
+            seen.append([each.steps for each in more])
+            wrong, further = _instances(rule, base, more, blank, tally)
+            tries += further
+            if wrong is not None and how == "relax":
+                why = f"no instance among {tries} tries has what its relations assert, and without that it is wrong"
+                return replace(wrong, verdict="error", why=f"{why}: {wrong.why}")
+    if wrong is not None:
+        return wrong
+    if not tally.instances:
+        if panics:
+            return replace(
+                blank, verdict="sound", method="facts", symbolic=True, instances=tries, measured="FACT"
+            )
+        return replace(blank, why=f"no instance among {tries} tries satisfies its body")
+    proven = _proven(rule, base, cases, blank, tally) if "points" in tally.methods or _bounds(rule) else None
+    if isinstance(proven, Verdict):
+        return proven
+    methods = tally.methods or {"facts"}
+    if proven:
+        methods = (methods - {"points"}) | {"isl"}
+    if "rationals" in methods:
+        methods = methods - {"sampled"}  # only where a constant of an instance was no number
+    symbolic = not methods & {"sampled", "points"}
+    return replace(
+        blank,
+        verdict="sound",
+        method="+".join(sorted(methods)),
+        symbolic=symbolic,
+        instances=tally.instances,
+        measured=tally.klass or "FACT",
+    )
+
+
+def _instances(
+    rule: Rule, base: Base, cases: list[Case], blank: Verdict, tally: Tally
+) -> tuple[Verdict | None, int]:
+    """Tries the cases in turn, from small instances to large; the smallest counterexample found, and how many tries."""
+    wrong: Verdict | None = None
+    smallest, number = 0, 0
+    shaped = any(sort in ("Tensor", "Buf", "Ints") for case in cases for sort in case.sorts.values())
+    least = TRIES + 4 * len(cases) if shaped else 0
+    # what is only counted is cheap, and legal for most numbers
+    counted = any(sort == "Problem" for case in cases for sort in case.sorts.values())
+    enough = 3 * ENOUGH if counted else ENOUGH
+    most = min(MOST_TRIES, HOPELESS * len(cases))
+    while number < most:
+        which = number % len(cases)
+        number += 1
+        if wrong is None and tally.instances >= enough and number > least:
+            break
+        tight = any(action.head == "panic" for action in rule.actions)
+        attempt = Attempt(base, cases[which], f"{rule.name} {which}", (number - 1) // len(cases), not tight)
+        try:
+            world = attempt.run()
+        except Reject:
+            continue
+        for name, arg in cases[which].names.items():
+            world.env[name] = arg.value if isinstance(arg, Lit) else world.env[arg.name]
+        tally.instances += 1
+        world.context.complete = True
+        try:
+            act(rule, world, blank.klass, tally)
+        except Wrong as error:
+            size = _size(world)
+            if wrong is None:
+                most = min(most, number + AFTER)
+            if wrong is None or size < smallest:
+                smallest, wrong = size, _unsound(rule, blank, world, tally, error)
+    return wrong, number
+
+
+def _bounds(rule: Rule) -> bool:
+    """Whether a rule claims bounds of indices."""
+    sets = [action.args[0] for action in rule.actions if action.head == "set"]
+    return any(isinstance(each, Call) and each.head in affine.BOUNDS for each in sets)
+
+
+def _proven(rule: Rule, base: Base, cases: list[Case], blank: Verdict, tally: Tally) -> Verdict | bool:
+    """Whether what a rule says of indices holds over all integers; a verdict where it does not."""
+    proven = 0
+    for number in range(PROOFS):
+        case = cases[number % len(cases)]
+        attempt = Attempt(base, case, f"{rule.name} isl", number // len(cases), loose=False, opaque=True)
+        try:
+            world = attempt.run()
+            for name, arg in case.names.items():
+                world.env[name] = arg.value if isinstance(arg, Lit) else world.env[arg.name]
+            asked = [step for step in case.steps if step.kind == "fact" and step.head in affine.BOUNDS]
+            bounded = frozenset(attempt.get(step.args[0]) for step in asked)
+            space = affine.Affine(world.facts, bounded)
+            claims = list(_index_claims(rule, world, space))
+        except (Reject, Fails, IllFormed, KeyError):
+            continue
+        for text, outcome in claims:
+            if outcome is None:
+                return False
+            if not outcome.klass:
+                return _unsound(rule, blank, world, tally, Wrong(outcome, text))
+        proven += bool(claims)
+    return proven > 0
+
+
+def _index_claims(rule: Rule, world: World, space: affine.Affine) -> Iterator[tuple[str, Outcome | None]]:
+    env = dict(world.env)
+    for action in rule.actions:
+        if action.head == "let" and isinstance(action.args[0], Var):
+            env[action.args[0].name] = world.instance(action.args[1], env)
+        elif action.head == "union":
+            a, b = (world.instance(each, env) for each in action.args)
+            yield str(action), affine.equal(space, a, b)
+        elif (
+            action.head == "set" and isinstance(action.args[0], Call) and action.args[0].head in affine.BOUNDS
+        ):
+            (index,) = (world.instance(each, env) for each in action.args[0].args)
+            value = world.instance(action.args[1], env)
+            yield str(action), affine.bound(space, action.args[0].head, index, value)
+
+
+def _size(world: World) -> int:
+    elements = 0
+    for leaf in world.context.leaves.values():
+        count = 1
+        for size in leaf.shape or [each.args[1] for each in leaf.axes]:
+            count *= size
+        elements += count
+    return elements * 4 + len(world.pool_axes()) + len(str(world.env.values()))
+
+
+def _unsound(rule: Rule, blank: Verdict, world: World, tally: Tally, wrong: Wrong) -> Verdict:
+    outcome = wrong.outcome
+    shown = tuple(
+        (name, described(world, value)) for name, value in world.env.items() if "$" not in name and "'" not in name
+        and not name.startswith("_")
+    )  # fmt: skip
+    variables = (*shown, *outcome.values)
+    method = "+".join(sorted(outcome.method or {"facts"}))
+    example = Counterexample(variables, outcome.left, outcome.right, f"{wrong.claim}: {outcome.why}")
+    return replace(
+        blank,
+        verdict="unsound",
+        method=method,
+        symbolic=True,
+        instances=tally.instances,
+        why=example.why,
+        counterexample=example,
+    )
+
+
+def described(world: World, value: Value) -> str:
+    """A value for a reader; an opaque term by its dtype and shape or axes."""
+    leaves = world.context.leaves
+    if isinstance(value, Term) and value in leaves:
+        leaf = leaves[value]
+        if value.head == "?Expr":
+            over = ", ".join(map(repr, leaf.axes))
+            return f"any {leaf.dtype} expression over {over}" if over else f"any {leaf.dtype} number"
+        what = "buffer" if value.head in ("?Buf", "Arg") else "tensor"
+        return f"any {leaf.dtype} {what} of shape {list(leaf.shape)}"
+    text = show(value)
+    return text.replace("?Expr", "_").replace("?Tensor", "_").replace("?Buf", "_")
+
+
+def _actions_known(rule: Rule, base: Base) -> None:
+    known = set(variables(rule.body))
+    for action in rule.actions:
+        if action.head == "let" and len(action.args) == 2 and isinstance(action.args[0], Var):
+            missing = [each for each in variables([action.args[1]]) if each not in known]
+            known.add(action.args[0].name)
+        else:
+            missing = [each for each in variables([action]) if each not in known]
+        if missing:
+            raise Unreadable(
+                f"the action {action} speaks of {', '.join(missing)}, which the body does not bind"
+            )
+    for call in _calls(rule.actions):
+        signature = base.signature(call.head)
+        if signature is not None and len(signature.args) != len(call.args):
+            raise Unreadable(
+                f"{call.head} takes {len(signature.args)} arguments, not {len(call.args)}: {call}"
+            )
+
+
+def _calls(patterns: Sequence[Pattern]) -> Iterator[Call]:
+    for each in patterns:
+        if isinstance(each, Call):
+            yield each
+            yield from _calls(each.args)
+
+
+__all__ = [
+    "BadBinder",
+    "Base",
+    "TinycError",
+    "check_all",
+    "check_rule",
+    "check_rules",
+    "check_text",
+    "load_base",
+]

@@ -1,0 +1,350 @@
+"""How far two terms are equal: the tightest floating-point class that one instance allows.
+
+EXACT: the same computation, or bit for bit on the values where floating point is usually wrong. REASSOC: the same terms
+summed in another order. BOUNDED: equal over the reals; on ordinary numbers the error of the new side is at most a few times
+what the old side's own arithmetic may have, nothing overflows that did not, and NaN and infinities stay what they are.
+REAL-ONLY: equal over the reals. Regrouped arithmetic in fp16 and bf16 is REAL-ONLY at best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .bits import Bits
+from .bounds import ROUNDING, TINY, Bounds, extreme
+from .context import IllFormed
+from .denote import Evaluator
+from .domains import Array, Tokens
+from .reals import REAL_STYLES, UNDEFINED, UNKNOWN, Reals
+from .term import Term, Value, show, walk
+from .verdict import CLASSES
+from .world import World, number_of
+
+SLACK = 8
+"""Times the old side's own error bound that the new side may be off."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``klass``: the tightest class that held, "" for none. ``left``, ``right``: both results where it failed (or where a
+    tighter class failed), with ``why`` and the ``values`` of the opaque terms there."""
+
+    klass: str
+    method: frozenset[str] = frozenset()
+    why: str = ""
+    left: str = ""
+    right: str = ""
+    values: tuple[tuple[str, str], ...] = field(default=())
+
+
+def worst(a: str, b: str) -> str:
+    """The weaker of two classes."""
+    return a if CLASSES.index(a) >= CLASSES.index(b) else b
+
+
+def compare(world: World, a: Value, b: Value, wanted: str) -> Outcome:
+    """The class in which ``a == b``; ``wanted``: the weakest that is of use, EXACT to REAL-ONLY."""
+    if not (isinstance(a, Term) and isinstance(b, Term)):
+        equal = world.same(a, b)
+        return Outcome("EXACT" if equal else "", frozenset(["facts"]), "two values differ", show(a), show(b))
+    signature = world.schema.constructors.get(a.head)
+    sort = signature.result if signature else a.head.lstrip("?")
+    if sort in ("Ix", "Atom"):
+        return _indices(world, a, b)
+    if sort not in ("Expr", "Tensor", "Buf"):
+        equal = a == b
+        return Outcome("EXACT" if equal else "", frozenset(["facts"]), "two terms differ", show(a), show(b))
+    facts = world.facts
+    if sort in ("Tensor", "Buf"):
+        shapes = [facts.shape(each) if sort == "Tensor" else facts.extent(each) for each in (a, b)]
+        if shapes[0] != shapes[1]:
+            return Outcome(
+                "", frozenset(["facts"]), "the shapes differ", f"shape {shapes[0]}", f"shape {shapes[1]}"
+            )
+    dtypes = [facts.dtype(each) for each in (a, b)]
+    if dtypes[0] != dtypes[1]:
+        return Outcome("", frozenset(["facts"]), "the dtypes differ", dtypes[0], dtypes[1])
+    return _values(world, a, b, wanted)
+
+
+def _indices(world: World, a: Term, b: Term) -> Outcome:
+    evaluator = world.evaluator(Tokens(world.seed), a, b)
+    x, y = np.broadcast_arrays(evaluator.index(a), evaluator.index(b))
+    wrong = np.argwhere(x != y)
+    if not len(wrong):
+        return Outcome("EXACT", frozenset(["points"]))
+    at = tuple(wrong[0])
+    point = tuple(
+        (repr(axis), str(int(k))) for axis, k in zip(evaluator.axes, at, strict=True) if axis.args[1] > 1
+    )
+    return Outcome("", frozenset(["points"]), "two indices differ", str(int(x[at])), str(int(y[at])), point)
+
+
+def _values(world: World, a: Term, b: Term, wanted: str) -> Outcome:
+    if _hold(world, Tokens(world.seed), a, b, np.equal) is None:
+        return Outcome("EXACT", frozenset(["terms"]))
+    # what a rule says of numbers that it does not even hold for over the reals is wrong in every class
+    float_like = any(_dtype(world, each) in ROUNDING for each in (a, b, *_leaves(world, a, b)))
+    with np.errstate(all="ignore"):
+        real, settled = _real(world, a, b) if float_like else (None, False)
+        if real is not None:
+            return real
+        method = {"rationals"} if settled else set()
+        outcome = _bits(world, a, b, float_like)
+        if outcome is None:
+            return Outcome("EXACT", frozenset([*method, "bits" if float_like else "integers"]))
+        if not float_like:
+            return outcome
+        tightest = _regrouped(world, a, b)
+        if not settled and tightest != "REASSOC":
+            numeric = _numeric(world, a, b)
+            if numeric is not None:
+                return numeric
+            method.add("sampled")
+        bound = None if tightest == "REAL-ONLY" else _bounded(world, a, b)
+        if bound is not None:
+            return Outcome(
+                "REAL-ONLY", frozenset([*method, "bound"]), bound.why, bound.left, bound.right, bound.values
+            )
+        if tightest == "REAL-ONLY":
+            return Outcome("REAL-ONLY", frozenset(method), *_told(outcome))
+        kind = "sums" if tightest == "REASSOC" else "bound"
+        return Outcome(tightest, frozenset([*method, kind]), *_told(outcome))
+
+
+def _told(outcome: Outcome) -> tuple[str, str, str, tuple[tuple[str, str], ...]]:
+    return outcome.why, outcome.left, outcome.right, outcome.values
+
+
+def _dtype(world: World, term: Term) -> str:
+    try:
+        return world.facts.dtype(term)
+    except IllFormed:
+        return ""
+
+
+def _leaves(world: World, *terms: Term) -> list[Term]:
+    return [
+        each
+        for term in terms
+        for each in walk(term)
+        if each in world.context.leaves or each.head in ("Const", "Imm")
+    ]
+
+
+# ---- one domain -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Difference:
+    left: Any
+    right: Any
+    at: tuple[int, ...]
+    domain: Any
+    axes: tuple[Term, ...]
+
+
+def _hold(
+    world: World, domain: Any, a: Term, b: Term, equal: Callable[[Array, Array], Array]
+) -> _Difference | None:
+    """Where two terms differ; None where they do not."""
+    return _differing(world.evaluator(domain, a, b), a, b, equal)
+
+
+def _differing(
+    evaluator: Evaluator, a: Term, b: Term, equal: Callable[[Array, Array], Array]
+) -> _Difference | None:
+    (x, p), (y, q) = evaluator.value(a), evaluator.value(b)
+    good = np.asarray(equal(x, y)).astype(bool)
+    if q is not None:
+        good = good & q
+    if p is not None:
+        good = good | ~p
+    wrong = np.argwhere(~good)
+    if not len(wrong):
+        return None
+    at = tuple(int(k) for k in wrong[0])
+    x, y = (np.broadcast_to(each, np.broadcast_shapes(x.shape, y.shape, good.shape)) for each in (x, y))
+    right = (
+        "nothing: an element outside of its tensor"
+        if q is not None and not np.broadcast_to(q, x.shape)[at]
+        else y[at]
+    )
+    return _Difference(x[at], right, at, evaluator.domain, evaluator.axes)
+
+
+def _outcome(
+    world: World, a: Term, b: Term, klass: str, method: str, why: str, found: _Difference
+) -> Outcome:
+    sample = found.at[0]
+    values: list[tuple[str, str]] = []
+    if len(found.at) == len(found.axes) + 1:
+        values += [
+            (repr(axis), str(k))
+            for axis, k in zip(found.axes, found.at[1:], strict=True)
+            if k or axis in _spelled(world, a)
+        ]
+    elif len(found.at) > 1:
+        values.append(("element", str(list(found.at[1:]))))
+    for name, table in getattr(found.domain, "leaves", {}).items():
+        chosen = table[min(sample, table.shape[0] - 1)]
+        chosen = np.asarray(chosen, object)
+        if chosen.size > 27:
+            text = f"{number(chosen.ravel()[0])}, … ({chosen.size} values)"
+        else:
+            text = (
+                str(np.vectorize(number, otypes=[object])(chosen.squeeze()).tolist()) if chosen.size else "[]"
+            )
+        values.append((f"value of {name}", text.replace("'", "")))
+    return Outcome(klass, frozenset([method]), why, number(found.left), number(found.right), tuple(values))
+
+
+def _spelled(world: World, term: Term) -> frozenset[Term]:
+    try:
+        return world.facts.free(term)
+    except IllFormed:
+        return frozenset()
+
+
+def number(value: Any) -> str:
+    """A number as one reads it; a float with the digits that tell it from its neighbours."""
+    if isinstance(value, complex | np.complexfloating):
+        value = value.real
+    if isinstance(value, bool | np.bool_ | str) or value is UNKNOWN or value is UNDEFINED:
+        return str(value)
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    if isinstance(value, np.floating) or hasattr(value, "dtype"):
+        if (float(value) != 0 and abs(float(value)) < 1e-30) or abs(float(value)) > 1e30:
+            return f"{float(value):.9g}"
+        return str(value)
+    return str(value)
+
+
+# ---- bit for bit ----------------------------------------------------------------------------------------------------
+
+
+def identical(x: Array, y: Array) -> Array:
+    """Equal bit patterns; all NaN are one."""
+    if x.dtype == np.bool_ or x.dtype == np.int32:
+        return np.equal(x, y)
+    a, b = x.astype(np.float64), y.astype(np.float64)
+    return ((a == b) & (np.signbit(a) == np.signbit(b))) | ((a != a) & (b != b))
+
+
+def _bits(world: World, a: Term, b: Term, float_like: bool) -> Outcome | None:
+    """None: equal bit for bit."""
+    count = 600 if float_like else 256
+    for style, samples in (("ordinary", 64), ("special", count)):
+        found = _hold(world, Bits(world.seed, style, samples), a, b, identical)
+        if found is not None:
+            return _outcome(world, a, b, "", "bits", "the results differ bit for bit", found)
+    return None
+
+
+# ---- over the reals -------------------------------------------------------------------------------------------------
+
+
+def _same_number(x: Any, y: Any) -> bool:
+    if x is UNDEFINED or x is UNKNOWN or y is UNKNOWN:
+        return True
+    return bool(y is not UNDEFINED and x == y)
+
+
+_SAME_NUMBER = np.frompyfunc(_same_number, 2, 1)
+_KNOWN = np.frompyfunc(lambda u, v: not (u is UNDEFINED or u is UNKNOWN or v is UNKNOWN), 2, 1)
+
+
+def _real(world: World, a: Term, b: Term) -> tuple[Outcome | None, bool]:
+    """A difference over the rationals, and whether there were points at which both sides are rational."""
+    settled = False
+    for style in REAL_STYLES:
+        domain = Reals(world.seed, style, 2 if style == "numbers" else 4)
+        evaluator = world.evaluator(domain, a, b)
+        found = _differing(evaluator, a, b, _SAME_NUMBER)
+        if found is not None:
+            return _outcome(world, a, b, "", "rationals", "the results differ over the reals", found), True
+        (x, _), (y, _) = evaluator.value(a), evaluator.value(b)
+        settled = settled or bool(np.any(_KNOWN(x, y)))
+    return None, settled
+
+
+def _numeric(world: World, a: Term, b: Term) -> Outcome | None:
+    """Over float64, where the values are not rational."""
+    bits = Bits(world.seed, "ordinary", 64)
+    domain = Bounds(bits)
+
+    def close(x: Array, y: Array) -> Array:
+        if x.dtype == np.bool_:
+            return x == y
+        scale = np.abs(x.real) * 1e-9 + np.where(np.isfinite(x.imag), x.imag, 0) * 1e-3 + 1e-300
+        return (np.abs(x.real - y.real) <= scale) | ~np.isfinite(x.real)
+
+    found = _hold(world, domain, a, b, close)
+    if found is None:
+        return None
+    shown = _Difference(found.left, found.right, found.at, bits, found.axes)
+    return _outcome(world, a, b, "", "sampled", "the results differ over the reals", shown)
+
+
+# ---- error bounds ---------------------------------------------------------------------------------------------------
+
+
+def _regrouped(world: World, a: Term, b: Term) -> str:
+    """REASSOC where both sides sum the same terms, REAL-ONLY where they compute in fp16 or bf16, else BOUNDED."""
+    for each in (*walk(a), *walk(b)):
+        if each.head in ("Unary", "Binary", "Reduce", "TUnary", "TBinary", "TReduce") and _dtype(
+            world, each
+        ) in ("fp16", "bf16"):
+            return "REAL-ONLY"
+    if _hold(world, Tokens(world.seed, sums=True), a, b, np.equal) is None:
+        return "REASSOC"
+    return "BOUNDED"
+
+
+def _bounded(world: World, a: Term, b: Term) -> Outcome | None:
+    """None: within the error bound on ordinary numbers, and NaN and infinities stay."""
+    dtype = world.facts.dtype(a)
+    if dtype not in ROUNDING:
+        found = _hold(world, Bits(world.seed, "ordinary", 64), a, b, identical)
+        if found is None:
+            return None
+        return _outcome(world, a, b, "", "bound", f"the results, of dtype {dtype}, are not equal", found)
+    unit, tiny = ROUNDING[dtype], TINY[dtype]
+    if _hold(world, Tokens(world.seed, sums=True), a, b, np.equal) is not None:
+        bits = Bits(world.seed, "ordinary", 96)
+        exact, _ = world.evaluator(Bounds(bits), a, b).value(a)
+        old, _ = world.evaluator(bits, a, b).value(a)
+        error = SLACK * (exact.imag + unit * np.abs(exact.real) + tiny)
+
+        def close(x: Array, y: Array) -> Array:
+            wide = y.astype(np.float64)
+            fine = np.abs(wide - exact.real) <= error
+            return (
+                fine | ~np.isfinite(exact.real) | ~np.isfinite(error) | ~np.isfinite(old.astype(np.float64))
+            )
+
+        found = _hold(world, bits, a, b, close)
+        if found is not None:
+            return _outcome(
+                world, a, b, "", "bound", "the error is more than a few roundings of the old side", found
+            )
+    constants = [number_of(world, each) for each in (*walk(a), *walk(b)) if each.head in ("Const", "Imm")]
+    if any(extreme(np.asarray(float(each))) for each in constants if each is not None and np.isfinite(each)):
+        return None
+    why = "one side is finite and the other is not"
+    found = _hold(world, Bits(world.seed, "nonfinite", 96), a, b, _both_finite)
+    if found is None and any(_dtype(world, each) == "fp16" for each in _leaves(world, a, b)):
+        bits = Bits(world.seed, "far", 96)
+        exact, _ = world.evaluator(Bounds(bits), a, b).value(a)
+        found = _hold(world, bits, a, b, lambda x, y: _both_finite(x, y) | ~np.isfinite(exact.imag))
+    return None if found is None else _outcome(world, a, b, "", "bound", why, found)
+
+
+def _both_finite(x: Array, y: Array) -> Array:
+    a, b = np.isfinite(x.astype(np.float64)), np.isfinite(y.astype(np.float64))
+    return np.equal(a, b)

@@ -1,0 +1,70 @@
+"""One instance of a rule: its opaque values, and what is assumed of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .term import Term, Value
+
+PRIME = 2147483647
+DTYPES = ("fp32", "fp16", "bf16", "i32", "bool")
+LEVEL = 16
+"""Ids of one level of nesting."""
+
+TAPS = 33
+INFINITY = 2139095040
+"""The bits of fp32 infinity."""
+
+
+class IllFormed(Exception):
+    """A term that no program has; says why."""
+
+
+class BadBinder(IllFormed):
+    """A reduction over something else than axes, each once."""
+
+
+class Reject(Exception):
+    """These choices make no instance."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An opaque value. ``shape``: of a tensor or buffer; ``axes``: those that an expression may depend on.
+    ``taps``, ``solid``, ``fusible``: what the facts of these names say about it."""
+
+    name: str
+    dtype: str = "fp32"
+    shape: tuple[int, ...] = ()
+    axes: tuple[Term, ...] = ()
+    taps: int = 1
+    solid: bool = True
+    low: int = 0
+    high: int = 0
+
+
+@dataclass
+class Context:
+    """One instance: its leaves, the buffers that inputs are, outputs and parameters of the program, and assumptions.
+
+    ``machine``: what is compiled for. ``depth``: how deep reductions nest at most, if the instance says. ``assumed``: values of facts that were chosen looser than :class:`Facts` would have them.
+    """
+
+    leaves: dict[Term, Leaf] = field(default_factory=dict)
+    assumed: dict[tuple[str, tuple[Value, ...]], Value] = field(default_factory=dict)
+    outputs: dict[int, Term] = field(default_factory=dict)
+    machine: str = "sm80"
+    depth: int | None = None
+    loose: bool = False
+    notes: dict[str, list[tuple[Value, ...]]] = field(default_factory=dict)
+    complete: bool = False
+
+    def note(self, what: str, row: tuple[Value, ...]) -> None:
+        """Keeps what is assumed while the instance is made; later claims are not assumptions."""
+        if not self.complete and row not in self.notes.setdefault(what, []):
+            self.notes[what].append(row)
+
+    def noted(self, what: str, *first: Value) -> list[tuple[Value, ...]]:
+        """The rows that begin with ``first``, without it."""
+        rows = self.notes.get(what, ()) if self.complete else ()
+        return [row[len(first) :] for row in rows if row[: len(first)] == first]

@@ -1,0 +1,391 @@
+"""Values for the variables of a rule, one generator per sort: what a rule leaves open is opaque, or chosen from small to large."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tinyc.ir.dtypes import DType, to_bits
+
+from .context import Leaf, Reject
+from .numbers import Uses, bits_for, integer
+from .parse import Lit
+from .predicates import CHOICES
+from .schedules import ordered_of, packs
+from .steps import Step
+from .term import Term, Value, axis, lit, plain
+
+if TYPE_CHECKING:
+    from .instantiate import Attempt
+
+SHAPES: tuple[tuple[int, ...], ...] = tuple(
+    shape for rank in range(4) for shape in itertools.product((1, 2, 3), repeat=rank)
+)
+"""All shapes of rank 0 to 3 with extents 1 to 3, from small to large."""
+
+LARGER = ((2, 3, 5), (1, 2, 3, 2), (5,), (4, 3), (2, 1, 1, 3), (6, 2), (2, 2, 2, 2), (1, 5), (3, 1, 4))
+
+
+DRAWS = 12
+"""Numbers that are drawn for one that guards do not exclude."""
+
+PREREQUISITES: Mapping[tuple[str, int], tuple[int, ...]] = {
+    ("At", 1): (0,), ("Read", 1): (0,), ("Reduce", 2): (1,), ("Stream", 1): (0,), ("Stream", 2): (0, 1),
+    ("Permute", 1): (0,), ("Permute", 2): (1,), ("Reshape", 1): (0,), ("Expand", 1): (0,), ("Expand", 2): (1,),
+    ("Pad", 1): (0,), ("Pad", 2): (1,), ("Pad", 3): (1,), ("Pad", 4): (0,),
+    ("Shrink", 1): (0,), ("Shrink", 2): (1,), ("Shrink", 3): (2,), ("Shrink", 4): (3,),
+    ("Flip", 1): (0,), ("View", 1): (0,), ("View", 2): (0, 1), ("TReduce", 1): (2,), ("Subst", 0): (1,),
+    ("IDiv", 0): (1,), ("Ravel", 1): (0,), ("Ravel", 2): (0, 1), ("Fill", 2): (1,), ("Alias", 0): (1,), ("Valid", 1): (0,), ("Valid", 2): (1,),
+    ("Valid", 3): (2,), ("Unravel", 1): (0,), ("Unravel", 3): (1,), ("Unravel", 2): (3,), ("Unravel", 4): (3,),
+    ("Within", 1): (0,), ("Within", 2): (1,), ("Plus", 2): (1,),
+    ("top-axis-upto", 1): (0,), ("ixs-axes", 1): (0,), ("ops-upto", 1): (0,), ("axes-upto", 2): (1,), ("axes-next", 2): (1,),
+    ("vec-get", 1): (0,), ("vec-set", 1): (0,),
+}  # fmt: skip
+
+
+def same_size(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Shapes with as many elements."""
+    count = math.prod(shape)
+    found = [each for each in (*SHAPES, *LARGER) if math.prod(each) == count]
+    return [*found, (count,), (1, *shape), (*shape, 1), tuple(reversed(shape))]
+
+
+# ---- one generator per sort -----------------------------------------------------------------------------------------
+
+
+def _tensor(attempt: Attempt, name: str, uses: Uses) -> Term:
+    rng, context = attempt.rng, attempt.world.context
+    dtype = attempt.types.dtype(name)
+    if any(step.head == "Pad" and position == 4 for step, position in uses):
+        return _constant(attempt, "Imm", dtype)
+    alike = [step for step, position in uses if step.head in ("TBinary", "TWhere") and step.kind == "term"]
+    known_ = None
+    for step in alike:
+        for arg in step.args:
+            if attempt.bound(arg) and isinstance(attempt.get(arg), Term):
+                known_ = known_ or attempt.world.facts.shape(attempt.get(arg))
+    if alike and rng.random() < 0.12:
+        return _constant(attempt, "Imm", dtype)
+    shape = known_ if known_ is not None else shape_of_number(attempt)
+    term = Term("?Tensor", (name,))
+    context.leaves[term] = Leaf(
+        name, dtype, shape, taps=rng.choice((0, 1, 2, 5, 20, 32, 33)), solid=rng.random() < 0.6
+    )
+    return term
+
+
+def shape_of_number(attempt: Attempt) -> tuple[int, ...]:
+    """Shapes come up in turn, so that none is left out."""
+    leaves = attempt.world.context.leaves
+    number = attempt.number + 7 * len(leaves)
+    others = [leaf.shape for term, leaf in leaves.items() if term.head == "?Tensor"]
+    if (
+        others and attempt.rng.random() < 0.5
+    ):  # as the rest of the rule may ask for: equal, or with the axes in another order
+        shape = list(attempt.rng.choice(others))
+        if attempt.rng.random() < 0.5:
+            attempt.rng.shuffle(shape)
+        return tuple(shape)
+    if attempt.level == 2 and attempt.rng.random() < 0.2:
+        return attempt.rng.choice(LARGER)
+    return SHAPES[number % len(SHAPES)]
+
+
+def _constant(attempt: Attempt, head: str, dtype: str) -> Term:
+    found = attempt.world.build(head, (dtype, bits_for(attempt, dtype)))
+    assert isinstance(found, Term)
+    return found
+
+
+def _buffer(attempt: Attempt, name: str, uses: Uses) -> Term:
+    term = Term("?Buf", (name,))
+    attempt.world.context.leaves[term] = Leaf(name, attempt.types.dtype(name), shape_of_number(attempt))
+    return term
+
+
+def _expression(attempt: Attempt, name: str, uses: Uses) -> Term:
+    rng = attempt.rng
+    dtype = attempt.types.dtype(name)
+    pool = list(attempt.axes())
+    filled = [step for step, position in uses if step.head == "Fill" and position == 2]
+    if filled and attempt.bound(filled[0].args[1]):
+        sizes = [size for size in attempt.get(filled[0].args[1]) if size > 1]
+        pool = [axis(each, size) for each, size in enumerate(sizes)]
+    bound = {each for value in attempt.env.values() if isinstance(value, tuple)
+             for each in attempt.world.facts.axes_of(tuple(v for v in value if isinstance(v, Term)))}  # fmt: skip
+    kind = rng.random()
+    role = attempt.role(name)
+    if role and kind < 0.9:
+        axes = [
+            each
+            for each in pool
+            if each in bound or (each.args[0] < 16 and attempt.roles.get(each) in ("batch", role))
+        ]
+    elif kind < 0.2:
+        axes = pool
+    elif kind < 0.32:
+        axes = [each for each in pool if each in bound]
+    elif kind < 0.6:
+        one = [each for each in pool if each not in bound and each.args[0] < 16]
+        axes = [each for each in pool if each in bound or (one and each == rng.choice(one))]
+    elif kind < 0.72:
+        axes = [each for each in pool if each not in bound]
+    elif kind < 0.8:
+        axes = []
+    elif kind < 0.85 and not filled:
+        return _constant(attempt, "Const", dtype)
+    else:
+        axes = [each for each in pool if rng.random() < 0.5]
+    term = Term("?Expr", (name,))
+    attempt.world.context.leaves[term] = Leaf(
+        name, dtype, axes=tuple(sorted(axes, key=lambda each: each.args))[:4]
+    )
+    return term
+
+
+def _ix(attempt: Attempt, name: str, uses: Uses) -> Term:
+    rng = attempt.rng
+    if attempt.opaque:
+        return _unknown(attempt, "?Ix", name)
+    for each in attempt.case.produced.get(name, ()):
+        if each.head == "IScale" and attempt.bound(
+            each.args[0]
+        ):  # a multiple of something, as its meaning says
+            k = attempt.get(each.args[0])
+            terms = [(k * rng.choice((1, 2, -1)), attempt.some_axis()) for _ in range(rng.randint(0, 2))]
+            return attempt.total(terms, k * rng.choice((0, 0, 1, -2)))
+    tail = next((step for step, position in uses if step.head == "Plus" and position == 2), None)
+    if tail is not None and attempt.bound(tail.args[1]) and attempt.rng.random() < 0.7:
+        # the rest of a sum: what comes after its first atom
+        facts = attempt.world.facts
+        first = facts.key(attempt.get(tail.args[1]))
+        later = [each for each in attempt.pool if facts.key(each) > first]
+        terms = [(attempt.rng.choice((1, 2, 3, -1, 4)), each) for each in later if attempt.rng.random() < 0.4]
+        return attempt.total(terms, attempt.rng.choice((0, 0, 1, 3, -2)))
+    return attempt.index()
+
+
+def _atom(attempt: Attempt, name: str, uses: Uses) -> Term:
+    return _unknown(attempt, "?Atom", name) if attempt.opaque else attempt.atom()
+
+
+def _unknown(attempt: Attempt, head: str, name: str) -> Term:
+    rng, term = attempt.rng, Term(head, (name,))
+    low = rng.randint(-9, 9)
+    # `taps` is the place of an opaque atom in sums
+    attempt.world.context.leaves[term] = Leaf(
+        name, low=low, high=low + rng.randint(0, 9), taps=rng.randint(0, 99)
+    )
+    return term
+
+
+def _ixs(attempt: Attempt, name: str, uses: Uses) -> tuple[Term, ...]:
+    rng = attempt.rng
+    for step, position in uses:
+        if (step.head, position) in (("Reduce", 1), ("Stream", 0)):
+            return attempt.binder()
+    for step, position in uses:
+        needs = PREREQUISITES.get((step.head, position), ())
+        if step.kind != "term" or not all(attempt.bound(step.args[each]) for each in needs):
+            continue
+        first: Any = attempt.get(step.args[0]) if attempt.bound(step.args[0]) else None
+        match step.head, position:
+            case (("At" | "Read"), 1):
+                facts = attempt.world.facts
+                shape = facts.shape(first) if step.head == "At" else facts.extent(first)
+                if shape is None:
+                    shape = rng.choice(SHAPES)
+                if attempt.number % 2 == 0 or rng.random() < 0.4:
+                    return _plain_indices(attempt, shape)
+                return tuple(attempt.within(size) for size in shape)
+            case "View", 2:
+                return _map(attempt, attempt.world.facts._of(first), attempt.get(step.args[1]))
+            case "Subst", 0:
+                wanted = sorted(
+                    attempt.world.facts.axes_of(attempt.get(step.args[1])), key=lambda each: each.args
+                )
+                count = max((each.args[0] for each in wanted), default=0) + 1 + rng.randint(0, 1)
+                if count > 8:
+                    raise Reject
+                sizes = {each.args[0]: each.args[1] for each in wanted}
+                return tuple(attempt.within(sizes.get(k, rng.choice((1, 2, 3)))) for k in range(count))
+            case "Unravel", 4:
+                rest = attempt.get(step.args[1])[attempt.get(step.args[3]) :]
+                return tuple(attempt.within(size) for size in rest)
+    for step, position in uses:
+        if (step.head, position) == ("Ravel", 0) and attempt.bound(step.args[1]):
+            return tuple(attempt.within(size) for size in attempt.get(step.args[1]))
+    return tuple(attempt.index() for _ in range(rng.choice((0, 1, 2, 2, 3))))
+
+
+def _plain_indices(attempt: Attempt, shape: tuple[int, ...]) -> tuple[Term, ...]:
+    """Each place an axis of its own: the most general index."""
+    found = []
+    taken: set[Term] = set()
+    for size in shape:
+        options = [each for each in attempt.pool if each.args[1] == size and each not in taken]
+        if size == 1:
+            found.append(lit(0))
+            continue
+        if options:
+            chosen = options[0]
+        else:
+            used = {each.args[0] for each in (*attempt.pool, *taken)}
+            chosen = axis(next(each for each in itertools.count() if each not in used), size)
+            if len(attempt.pool) < 6:
+                attempt.pool.append(chosen)
+        taken.add(chosen)
+        found.append(plain(chosen))
+    return tuple(found)
+
+
+def _map(attempt: Attempt, operand: tuple[int, ...], result: tuple[int, ...]) -> tuple[Term, ...]:
+    rng = attempt.rng
+    axes = [axis(k, size) for k, size in enumerate(result) if size > 1]
+    found = []
+    for size in operand:
+        options = [each for each in axes if each.args[1] <= size]
+        kind = rng.random()
+        if options and kind < 0.5:
+            chosen = rng.choice(options)
+            coef = rng.choice([c for c in (1, 2) if c * (chosen.args[1] - 1) < size])
+            found.append(
+                attempt.total([(coef, chosen)], rng.randint(0, size - 1 - coef * (chosen.args[1] - 1)))
+            )
+        elif axes and kind < 0.75:
+            chosen = rng.choice(axes)
+            divisor = -(-chosen.args[1] // size) if size > 1 else chosen.args[1]
+            if divisor > 1:
+                found.append(
+                    attempt.total([(1, attempt.world.build("FloorDiv", (plain(chosen), divisor)))], 0)
+                )
+            else:
+                found.append(attempt.total([(-1, chosen)], chosen.args[1] - 1))
+        else:
+            found.append(lit(rng.randrange(size)))
+    return tuple(found)
+
+
+def _ints(attempt: Attempt, name: str, uses: Uses) -> tuple[int, ...]:
+    """A shape or permutation; of as many axes as the rule says."""
+    wanted = [step.out for step, _ in uses if step.head == "vec-length" and attempt.bound(step.out)]
+    for _ in range(DRAWS if wanted else 1):
+        found = _shape(attempt, uses)
+        if all(attempt.get(each) == len(found) for each in wanted if each is not None):
+            return found
+    raise Reject
+
+
+def _shape(attempt: Attempt, uses: Uses) -> tuple[int, ...]:
+    rng = attempt.rng
+    for step, position in uses:
+        needs = PREREQUISITES.get((step.head, position), ())
+        if step.kind == "term" and all(attempt.bound(step.args[each]) for each in needs):
+            facts = attempt.world.facts
+            match step.head, position:
+                case "Reshape", 1:
+                    return rng.choice(same_size(facts._of(attempt.get(step.args[0]))))
+                case "Alias", 0:
+                    return rng.choice(same_size(facts.extent(attempt.get(step.args[1]))))
+                case "Permute", 1:
+                    perm = list(range(len(facts._of(attempt.get(step.args[0])))))
+                    rng.shuffle(perm)
+                    return tuple(perm)
+                case "Permute", 2:
+                    perm = list(attempt.get(step.args[1]))
+                    return tuple(perm.index(each) for each in range(len(perm)))
+                case "Unravel", 1:
+                    return facts._of(attempt.get(step.args[0]))
+                case "Ravel", 1:
+                    return tuple(facts.high(each) + 1 for each in attempt.get(step.args[0]))
+                case "View", 1:
+                    return rng.choice([each for each in SHAPES if each])
+    return shape_of_number(attempt)
+
+
+def _axes(attempt: Attempt, name: str, uses: Uses) -> frozenset[Term]:
+    chosen = [each for each in attempt.pool if attempt.rng.random() < 0.4]
+    return frozenset({each.args[0]: each for each in chosen}.values())  # in one scope a number is one axis
+
+
+def _string(attempt: Attempt, name: str, uses: Uses) -> str:
+    try:
+        return attempt.types.dtype(name)
+    except KeyError:
+        return attempt.rng.choice(("fp32", "i32", "bool", "fp16"))
+
+
+GENERATORS: Mapping[str, Callable[[Attempt, str, Uses], Value]] = {
+    "Tensor": _tensor, "Buf": _buffer, "Expr": _expression, "Ix": _ix, "Atom": _atom, "Ixs": _ixs, "Ints": _ints,
+    "Axes": _axes, "i64": integer, "String": _string,
+}  # fmt: skip
+
+
+def satisfying(attempt: Attempt, name: str, step: Step, position: int) -> Value | None:
+    """A value for which a predicate holds, where one at random hardly would."""
+    what = step.args[0]
+    assert isinstance(what, Lit)
+    rng = attempt.rng
+    if what.value == "roles" and position > 3 and all(map(attempt.bound, step.args[1:4])):
+        a, b, summed = map(attempt.get, step.args[1:4])
+        return ((a & b) - summed, a - b, b - a)[position - 4]
+    if what.value == "ordered" and position > 3 and all(map(attempt.bound, step.args[1:4])):
+        order = ordered_of(*map(attempt.get, step.args[1:4]))
+        return None if order is None else order[position - 4]
+    if what.value == "pack" and position > 4 and all(map(attempt.bound, step.args[1:5])):
+        blocks = packs(attempt.world, *map(attempt.get, step.args[1:5]))
+        fits = [
+            each
+            for each in blocks
+            if all(
+                not attempt.bound(arg) or attempt.get(arg) == size
+                for arg, size in zip(step.args[5:], each, strict=True)
+            )
+        ]
+        return rng.choice(fits)[position - 5] if fits else None
+    if what.value == "staged" and position > 3:
+        return rng.choice((2, 4, 1, 0) if position == 4 else (0, 0, 1))
+    if what.value in CHOICES and position == 1:
+        return rng.choice(CHOICES[str(what.value)])
+    if what.value in ("number", "neutral", "divisor") and position == 1:
+        dtype = attempt.types.dtype(name)
+        if what.value == "divisor" and rng.random() < 0.6:
+            return None
+        number = float(attempt.get(step.args[2])) if what.value == "number" else -0.0
+        if what.value == "divisor":
+            number = rng.choice((1.0, 2.0, -3.0, 0.1, 1e-30, 1e30))
+        bits = to_bits(number if dtype not in ("i32", "bool") else int(number), DType(dtype))
+        term = attempt.world.build("Const", (dtype, bits))
+        assert isinstance(term, Term)
+        return term
+    if what.value == "positive-finite":
+        return to_bits(rng.choice((1.0, 2.0, 1.0, 0.5, 0.25, 3.0)), DType.FP32)
+    if what.value == "elements" and position == 1 and attempt.bound(step.args[2]):
+        return rng.choice(same_size(attempt.get(step.args[2])))
+    return None
+
+
+def built(attempt: Attempt, sort: str, depth: int) -> Value:
+    """A value of a sort of a user's: any of its constructors, not too deep."""
+    if sort == "i64":
+        return attempt.rng.randint(-3, 6)
+    if sort == "String":
+        return attempt.rng.choice(("fp32", "ADD", "MAX"))
+    generator = GENERATORS.get(sort)
+    if generator is not None and sort in ("Ix", "Atom", "Ixs", "Ints", "Axes"):
+        return generator(attempt, "", [])
+    container = attempt.schema.sorts.get(sort, ())
+    if container and container[0] == "Vec":
+        return tuple(built(attempt, container[1], depth + 1) for _ in range(attempt.rng.randint(0, 3)))
+    if container and container[0] == "Set":
+        return frozenset(built(attempt, container[1], depth + 1) for _ in range(attempt.rng.randint(0, 3)))
+    options = [
+        (name, each) for name, each in attempt.schema.constructors.items() if each.result == sort and
+        (depth < 3 or sort not in each.args)
+    ]  # fmt: skip
+    if not options or depth > 6:
+        raise Reject
+    name, signature = attempt.rng.choice(options)
+    return attempt.world.build(name, tuple(built(attempt, each, depth + 1) for each in signature.args))

@@ -1,0 +1,152 @@
+"""Numbers for the variables of a rule: extents, places, coefficients, bit patterns, sizes of tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tinyc.ir.dtypes import DType, to_bits
+
+from .context import Reject
+from .steps import Step
+from .term import lit
+
+if TYPE_CHECKING:
+    from .instantiate import Attempt
+
+Uses = Sequence[tuple[Step, int]]
+
+
+def integer(attempt: Attempt, name: str, uses: Uses) -> int:
+    for step, position in uses:
+        found = _INTEGERS.get((step.head, position))
+        if found is not None and step.kind in ("term", "fact"):
+            return found(attempt, step)
+    for step, position in uses:
+        if step.kind == "primitive" and step.head == "%" and attempt.bound(step.args[1 - position]):
+            other = abs(attempt.get(step.args[1 - position])) or 1
+            if position == 0:
+                return other * attempt.rng.choice((0, 1, 2, -1, 3, 8, 5, 16)) + attempt.rng.choice(
+                    (0, 0, 0, 1)
+                )
+            return attempt.rng.choice([each for each in range(1, min(other, 4096) + 1) if other % each == 0])
+    if "Problem" in attempt.case.sorts.values():  # tiles and registers
+        return attempt.rng.choice((1, 2, 4, 8, 16, 32, 64, 64, 128, 128, 256, 512, 1024, 0, 3, 6, 12, 48))
+    return attempt.rng.choice((0, 1, 2, 3, -1, 4, 16, 5, -3, 7))
+
+
+def bits_for(attempt: Attempt, dtype: str) -> int:
+    rng = attempt.rng
+    if dtype == "bool":
+        return rng.randint(0, 1)
+    if dtype == "i32":
+        return rng.choice((0, 1, 2, 3, 7, (1 << 32) - 1, (1 << 31) - 1, 1 << 31))
+    if rng.random() < 0.4:
+        return to_bits(rng.choice((-1, 1)) * 2.0 ** rng.randint(-14, 14), DType(dtype))
+    if dtype == "fp32" and rng.random() < 0.3:
+        return rng.choice((254, 253, 1, 2, 252, 3, rng.randint(1, 254))) << 23 | rng.choice((0, 0, 1 << 31))
+    numbers = (
+        0.0,
+        -0.0,
+        1.0,
+        2.0,
+        0.5,
+        -1.0,
+        3.0,
+        0.1,
+        -2.5,
+        1e-40,
+        6e4,
+        1e30,
+        math.inf,
+        -math.inf,
+        math.nan,
+        2.0**126,
+    )
+    return to_bits(rng.choice(numbers), DType(dtype))
+
+
+def _dtype_bits(attempt: Attempt, step: Step) -> int:
+    if not attempt.bound(step.args[0]):
+        return 0
+    dtype = str(attempt.get(step.args[0]))
+    borders = [each for each in attempt.case.borders if dtype == "fp32" or each < 1 << 16]
+    if (
+        borders and dtype != "bool" and attempt.rng.random() < 0.25
+    ):  # what a guard speaks of, and its neighbours
+        return max(0, attempt.rng.choice(borders) + attempt.rng.choice((0, 0, 1, -1)))
+    return bits_for(attempt, dtype)
+
+
+def _place(attempt: Attempt, step: Step, of: int = 0) -> int:
+    """An axis of the operand; for an expansion one of extent 1."""
+    shape = attempt.world.facts._of(attempt.get(step.args[of]))
+    options = [k for k, size in enumerate(shape) if step.head != "Expand" or size == 1]
+    if not options:
+        raise Reject
+    return attempt.rng.choice(options)
+
+
+def _size(attempt: Attempt, step: Step) -> int:
+    """The extent of the axis that a step names."""
+    return attempt.world.facts._of(attempt.get(step.args[0]))[attempt.get(step.args[1])]
+
+
+def _upto(at: int) -> Callable[[Attempt, Step], int]:
+    def choose(attempt: Attempt, step: Step) -> int:
+        return attempt.rng.randint(0, len(attempt.get(step.args[at]))) if attempt.bound(step.args[at]) else 0
+
+    return choose
+
+
+def _choice(*options: int) -> Callable[[Attempt, Step], int]:
+    return lambda attempt, step: attempt.rng.choice(options)
+
+
+def _border(attempt: Attempt, step: Step) -> int:
+    """Near the ends of an index's range."""
+    facts = attempt.world.facts
+    index = attempt.get(step.args[0]) if attempt.bound(step.args[0]) else lit(0)
+    end = attempt.rng.choice((facts.low(index), facts.high(index), facts.high(index) + 1, 0))
+    return end + attempt.rng.choice((0, 0, 0, 1, -1, 2))
+
+
+_INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
+    ("Lit", 0): lambda attempt, step: attempt.rng.choice((0, 1, 2, -1, 3, 5, -7, 8, 100)),
+    ("Plus", 0): lambda attempt, step: attempt.rng.choice((1, 2, 3, -1, 4, -2, 6, 8, -3)),
+    ("Ax", 0): lambda attempt, step: attempt.rng.choice((0, 1, 16, 17, 2, 32, 33)),
+    ("Ax", 1): _choice(2, 3, 2, 3, 4),
+    ("FloorDiv", 1): _choice(2, 3, 4, 6),
+    ("IScale", 0): _choice(0, 1, 2, -1, 3, -3),
+    ("IDiv", 1): _choice(1, 2, 3, 4, 6, 8),
+    ("DivAcc", 2): _choice(2, 3, 4, 6, 8),
+    ("DivEnd", 1): _choice(2, 3, 4, 6, 8),
+    ("Ravel", 2): _upto(1),
+    ("Input", 0): _choice(0, 1), ("Arg", 0): _choice(0, 1),
+    ("Imm", 1): _dtype_bits, ("Const", 1): _dtype_bits,
+    ("TReduce", 1): lambda attempt, step: attempt.rng.randint(
+        1, max(1, len(attempt.world.facts._of(attempt.get(step.args[2]))))
+    ),
+    ("Expand", 1): _place, ("Pad", 1): _place, ("Shrink", 1): _place, ("Flip", 1): _place,
+    ("Expand", 2): lambda attempt, step: attempt.rng.choice((1, 2, 3, 256 if attempt.level == 2 else 2)), ("Pad", 2): _choice(0, 1, 2), ("Pad", 3): _choice(0, 1, 2),
+    ("Shrink", 2): lambda attempt, step: attempt.rng.choice((0, attempt.rng.randrange(_size(attempt, step)))),
+    ("Shrink", 3): lambda attempt, step: attempt.rng.choice(
+        (_size(attempt, step), attempt.rng.randint(attempt.get(step.args[2]) + 1, _size(attempt, step)))
+    ),
+    ("Shrink", 4): _choice(1, 2, 1, 2, 3),
+    ("Valid", 1): lambda attempt, step: attempt.rng.randrange(max(1, len(attempt.get(step.args[0])))),
+    ("Valid", 2): _choice(0, 1, -1, 2), ("Valid", 3): _choice(1, 2, 0, 3),
+    ("Within", 1): _border, ("Within", 2): _border,
+    ("Stream", 3): lambda attempt, step: to_bits(attempt.rng.choice((1.0, 2.0, 0.5, 3.0)), DType.FP32),
+    ("Unravel", 3): _upto(1),
+    ("Out", 0): _choice(0, 1),
+    **{("Product", k): _choice(1, 3, 17, 64, 100, 128, 512, 1000, 4096, 4096) for k in (1, 2, 3, 4, 7)},
+    ("Product", 5): _choice(0, 1, 2, 4), ("Product", 6): _choice(0, 1, 2, 4),
+    ("Packed", 0): _choice(1, 2, 1, 3, 7, 64), ("Packed", 3): _choice(1, 7, 64, 512, 4096, 20000, 100000),
+    **{("Packed", k): _choice(1, 2, 4, 7, 16, 24, 32, 64, 100, 512, 1000, 4096) for k in (1, 2)},
+    ("Row", 0): _choice(1, 2, 3, 8, 64, 100, 1024, 4096), ("Row", 1): _choice(1, 2, 4),
+    ("top-axis-upto", 1): _upto(0), ("ixs-axes", 1): _upto(0), ("ops-upto", 1): _upto(0),
+    ("axes-upto", 0): _choice(0, 16, 32), ("axes-next", 0): _choice(0, 16, 32),
+    ("axes-upto", 2): _upto(1), ("axes-next", 2): _upto(1),
+}  # fmt: skip

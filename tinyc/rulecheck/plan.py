@@ -1,0 +1,265 @@
+"""A rule's body as a list of small steps, one application each, and the cases that it falls into.
+
+A relation with a declared meaning becomes what it asserts. One without, that rules derive, is unfolded into the bodies of
+those rules, to a bounded depth. What is left are constructors, facts that :mod:`tinyc.rulecheck.facts` knows, tables of
+ground facts, primitives, and named predicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from .denote_words import BUILTIN
+from .parse import Call, Lit, Meaning, Pattern, Rule, Schema, Unreadable, Var, variables
+from .steps import KNOWN, VALUED, Arg, Case, Flat, Step, substituted
+
+MAX_CASES = 24
+MAX_DEPTH = 3
+MAX_STEPS = 200
+"""Steps of unfolding; a recursive relation has no end of cases."""
+
+# ---- cases ----------------------------------------------------------------------------------------------------------
+
+Alternative = tuple[tuple[Call, ...], str]
+"""Facts that a relation stands for in one case, and the rule that it was unfolded from, if any."""
+
+
+def cases(schema: Schema, rule: Rule) -> list[Case]:
+    """The cases of a rule's body. Raises Unreadable."""
+    return expand(schema, rule.body)
+
+
+def expand(schema: Schema, facts: Sequence[Call], how: str = "meaning") -> list[Case]:
+    """The cases of some facts. ``how``: "unfold": a relation that rules derive is what they derive it from, whatever its
+    meaning: fewer instances, but found where those of the meaning are too rare. "relax": relations that have a meaning
+    assert nothing: more instances than there are."""
+    flat = Flat(schema, names={each: Var(each) for each in variables(facts)})
+    flat.add(facts)
+    found: list[Case] = []
+    queue: list[tuple[Case, dict[Step, int]]] = []
+    first = flat.done()
+    if first is not None:
+        queue.append((first, {}))
+    number = 0
+    steps = 0
+    while queue and len(found) < MAX_CASES and steps < MAX_STEPS:
+        steps += 1
+        case, depths = queue.pop(0)
+        open_step = next((each for each in case.steps if _is_open(schema, each)), None)
+        if open_step is None:
+            same = merged(schema, case)
+            found += [case] if same is None else [same, case]
+            continue
+        level = depths.get(open_step, 0)
+        for facts_, origin in _alternatives(schema, open_step, level, how):
+            number += 1
+            flat = Flat(schema, f"{number}'")
+            flat.steps = [each for each in case.steps if each != open_step]
+            flat.sorts, flat.names = dict(case.sorts), dict(case.names)
+            known = set(flat.steps)
+            try:
+                flat.add([_renamed_call(each, f"{number}'") for each in facts_])
+            except Unreadable:
+                if origin:
+                    continue  # that rule is an error of its own
+                raise
+            more = flat.done((*case.unfolded, origin) if origin else case.unfolded)
+            if more is not None:
+                below = level + 1 if origin else level
+                fresh = {each: below for each in more.steps if each not in known}
+                queue.append((more, {**depths, **fresh}))
+    return found
+
+
+def merged(schema: Schema, case: Case) -> Case | None:
+    """The case in which a value that is the same constructor twice is one term, not two that happen to be equal; None where
+    there is nothing to merge."""
+    flat = Flat(schema, steps=list(case.steps), sorts=dict(case.sorts), names=dict(case.names))
+    seen: dict[tuple[str, Arg], Step] = {}
+    moved = True
+    while moved and not flat.impossible:
+        before = len(flat.same)
+        seen.clear()
+        for step in flat.steps:
+            if step.kind == "term" and step.out is not None:
+                other = seen.setdefault((step.head, flat.find(step.out)), step)
+                for a, b in zip(other.args, step.args, strict=True):
+                    flat.unite(a, b)
+        moved = len(flat.same) > before
+    return flat.done(case.unfolded) if flat.same else None
+
+
+_KEEP = "\0"
+"""Marks variables of the case itself, which are not renamed."""
+
+
+def _renamed_call(call: Call, prefix: str) -> Call:
+    def visit(found: Pattern) -> Pattern:
+        if isinstance(found, Var):
+            return Var(found.name[1:]) if found.name.startswith(_KEEP) else Var(prefix + found.name)
+        if isinstance(found, Call):
+            return Call(found.head, tuple(map(visit, found.args)))
+        return found
+
+    return Call(call.head, tuple(map(visit, call.args)))
+
+
+def _kept(arg: Arg | None) -> Pattern:
+    return Var(_KEEP + arg.name) if isinstance(arg, Var) else arg if arg is not None else Lit(True)
+
+
+def _is_open(schema: Schema, step: Step) -> bool:
+    if step.kind == "relation":
+        return not is_table(schema, step.head)
+    if step.kind == "fact":
+        return step.head not in KNOWN
+    return step.kind == "term" and is_request(schema, step.head)
+
+
+def is_request(schema: Schema, head: str) -> bool:
+    """A constructor that only rules explain: it has no denotation and no definition, and some rule makes it."""
+    if head in BUILTIN or definition(schema, head) is not None:
+        return False
+    return schema.constructors[head].result in VALUED
+
+
+def definition(schema: Schema, head: str) -> Meaning | None:
+    """What a constructor stands for: its declared meaning, or the first rule that makes it equal to a term of its arguments
+    without it. That rule defines the word and is true; the others are held to it."""
+    declared = schema.meanings.get(head)
+    if declared:
+        return declared[0] if declared[0].definition is not None else None
+    key = ("definition", head)
+    if key not in schema.cache:
+        schema.cache[key] = None  # while it is looked for, a term of itself is none
+        schema.cache[key] = next(filter(None, map(partial(_defined_by, head), schema.rules.values())), None)
+    found: Meaning | None = schema.cache[key]
+    return found
+
+
+def _defined_by(head: str, rule: Rule) -> Meaning | None:
+    named = {
+        each.name: call
+        for fact in rule.body
+        if fact.head == "="
+        for each in fact.args
+        if isinstance(each, Var)
+        for call in fact.args
+        if isinstance(call, Call)
+    }
+    for action in rule.actions:
+        if action.head != "union" or len(action.args) != 2:
+            continue
+        sides = [_written_out(each, named) for each in action.args]
+        for made, other in (sides, sides[::-1]):
+            if not isinstance(made, Call) or made.head != head or not isinstance(other, Call):
+                continue
+            names = [each.name for each in made.args if isinstance(each, Var)]
+            if (
+                len(set(names)) == len(made.args)
+                and set(variables([other])) <= set(names)
+                and head not in heads([other])
+            ):
+                return Meaning(made.args, definition=other)
+    return None
+
+
+def _written_out(found: Pattern, named: Mapping[str, Pattern], depth: int = 8) -> Pattern:
+    """A pattern with the terms that its variables stand for."""
+    if isinstance(found, Var):
+        known = named.get(found.name)
+        return found if known is None or not depth else _written_out(known, named, depth - 1)
+    if isinstance(found, Call):
+        return Call(found.head, tuple(_written_out(each, named, depth) for each in found.args))
+    return found
+
+
+def heads(patterns: Sequence[Pattern]) -> frozenset[str]:
+    """Every word that is applied in some patterns."""
+    return frozenset(
+        name for each in patterns if isinstance(each, Call) for name in (each.head, *heads(each.args))
+    )
+
+
+def is_table(schema: Schema, relation: str) -> bool:
+    """A relation that is a list of ground facts: no rule derives it."""
+    return relation in schema.facts and not deriving(schema, relation)
+
+
+Derivation = tuple[Rule, Call, Pattern | None]
+"""A rule, the application of a word in one of its actions, and the value that this is set to or united with."""
+
+
+def deriving(schema: Schema, word: str) -> Sequence[Derivation]:
+    """The rules that derive a word."""
+    index: dict[str, list[Derivation]] | None = schema.cache.get("deriving")
+    if index is None:
+        index = {}
+        for rule in schema.rules.values():
+            for name, call, value in _derived(rule):
+                index.setdefault(name, []).append((rule, call, value))
+        schema.cache["deriving"] = index
+    return index.get(word, ())
+
+
+def _derived(rule: Rule) -> Iterator[tuple[str, Call, Pattern | None]]:
+    lets: dict[str, Pattern] = {}
+    for action in rule.actions:
+        if action.head == "let" and len(action.args) == 2 and isinstance(action.args[0], Var):
+            lets[action.args[0].name] = substituted(action.args[1], lets)
+            continue
+        done = substituted(action, lets)
+        assert isinstance(done, Call)
+        if done.head == "set" and len(done.args) == 2 and isinstance(done.args[0], Call):
+            yield done.args[0].head, done.args[0], done.args[1]
+        elif done.head == "union" and len(done.args) == 2:
+            for each, other in (done.args, done.args[::-1]):
+                if isinstance(each, Call):
+                    yield each.head, each, other
+        else:
+            yield done.head, done, None
+
+
+def _alternatives(schema: Schema, step: Step, level: int, how: str) -> Iterator[Alternative]:
+    meanings = schema.meanings.get(step.head, ())
+    derived = how == "unfold" and level < MAX_DEPTH and bool(deriving(schema, step.head))
+    if meanings and step.kind == "relation" and how == "relax":
+        yield (), ""
+        return
+    if meanings and step.kind != "term" and not derived:
+        for meaning in meanings:
+            yield (
+                tuple(
+                    told(meaning, tuple(map(_kept, step.args)), None if step.out is None else _kept(step.out))
+                ),
+                "",
+            )
+        return
+    for row in schema.facts.get(step.head, ()):
+        yield (
+            tuple(Call("=", (_kept(arg), Lit(value))) for arg, value in zip(step.args, row, strict=False)),
+            "facts",
+        )
+    if level >= MAX_DEPTH:
+        return
+    for rule, call, value in deriving(schema, step.head):
+        equal = [Call("=", (_kept(arg), each)) for arg, each in zip(step.args, call.args, strict=False)]
+        if value is not None:
+            equal.append(Call("=", (_kept(step.out), value)))
+        yield (*rule.body, *equal), rule.name
+
+
+def told(meaning: Meaning, args: Sequence[Pattern], value: Pattern | None) -> list[Call]:
+    """What a meaning asserts about some arguments."""
+    names: dict[str, Pattern] = {}
+    facts: list[Call] = []
+    pairs = list(zip(meaning.args, args, strict=True))
+    if meaning.value is not None and value is not None:
+        pairs.append((meaning.value, value))
+    for said, given in pairs:
+        if isinstance(said, Var) and said.name not in names:
+            names[said.name] = given
+        else:
+            facts.append(Call("=", (given, said)))
+    return [found for each in (*facts, *meaning.facts) if isinstance(found := substituted(each, names), Call)]

@@ -1,0 +1,238 @@
+"""The predicates of meanings: ``(holds "name" x …)`` (rules/meanings.egg)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tinyc.egraph.encode import machine_limits
+from tinyc.ir.dtypes import DType
+from tinyc.ir.resources import LIMITS
+from tinyc.ir.tiny import BINARY, COMPARE
+
+from .bits import Bits, specials
+from .context import DTYPES, LEVEL
+from .domains import Tokens
+from .primitives import Fails
+from .schedules import (
+    contraction,
+    core,
+    core_of,
+    cut,
+    final,
+    fit,
+    hungry,
+    line,
+    loads,
+    operand,
+    ordered,
+    pack,
+    problem,
+    run_of,
+    runs_of,
+    slides,
+    staged,
+    tiles,
+)
+from .term import Term, Value, walk
+from .world import World, number_of
+
+
+def buffer(world: World, t: Term) -> bool:
+    """A buffer may hold it: it has a shape and a dtype. Which tensors are worth one is a matter of cost."""
+    world.facts.dtype(t)
+    return world.facts.shape(t) is not None
+
+
+def loadable(world: World, e: Term) -> bool:
+    """Every value is an element of a buffer, converted without rounding, or +0."""
+    facts = world.facts
+    dtype = facts.dtype(e)
+    sources = [each for each in walk(e) if each.head in ("Read", "?Expr")]
+    if not sources and e.head != "Const":
+        return False
+    for style in ("special", "ordinary"):
+        evaluator = world.evaluator(Bits(world.seed, style, 24), e)
+        value, mask = evaluator.value(e)
+        good = np.zeros(value.shape, bool) if dtype != "bool" else np.ones(value.shape, bool)
+        if dtype != "bool":
+            good = (value == 0) & ~np.signbit(value.astype(np.float64))
+        with np.errstate(all="ignore"):
+            wide = value.astype(np.float64)
+            for each in sources:
+                found, _ = evaluator.value(each)
+                source = found.astype(np.float64)
+                good = good | (wide == source) | ((wide != wide) & (source != source))
+        if not bool(np.all(good if mask is None else good | ~mask)):
+            return False
+    return any(each.head in ("Read", "?Expr") for each in sources)
+
+
+def keeps(source: str, to: str) -> bool:
+    """Whether a cast between two dtypes keeps every value."""
+    if source not in DTYPES or to not in DTYPES:
+        return False
+    domain = Bits("keeps", "special", 512)
+    every = specials(source)
+    if source in ("fp16", "bf16"):
+        every = np.arange(1 << 16, dtype=np.uint16).view(DType(source).numpy)
+    elif source != "bool":
+        every = np.concatenate([every, domain.leaf("x", source, ())])
+    with np.errstate(all="ignore"):
+        there = domain.cast(source, to, every)
+        back = domain.cast(to, source, there)
+        same = (back == every) | ((back != back) & (every != every))
+        zeros = np.signbit(back.astype(np.float64)) == np.signbit(every.astype(np.float64))
+        kept = there.astype(np.float64) == every.astype(np.float64)
+        nan = every != every
+    return bool(np.all(same & (zeros | nan) & (kept | nan)))
+
+
+def neutral(world: World, c: Term) -> bool:
+    """Adding it changes no value, not even the sign of a zero."""
+    value = number_of(world, c)
+    if value is None or world.facts.dtype(c) == "bool" or value != 0:
+        return False
+    return isinstance(value, int) or math.copysign(1.0, value) < 0
+
+
+def divisor(world: World, y: Term) -> bool:
+    """No constant, or one whose reciprocal is a normal number."""
+    if y.head != "Const":
+        return True
+    if y.args[0] != "fp32":
+        return False
+    value = number_of(world, y)
+    assert value is not None
+    magnitude = abs(float(value))
+    return 2.0**-126 <= magnitude < math.inf and 1 / magnitude >= 2.0**-126
+
+
+def roles(world: World, a: Value, b: Value, summed: Value, batch: Value, m: Value, n: Value) -> bool:
+    """The axes of the factors of a contraction by role: no axis has two, and each factor has only axes of its roles."""
+    parts = (batch, m, n, summed)
+    disjoint = sum(map(len, parts)) == len(frozenset().union(*parts))
+    spelled = world.context.loose or (batch <= a & b and m <= a and n <= b)
+    return bool(disjoint and spelled and a <= batch | m | summed and b <= batch | n | summed)
+
+
+def cut_parts(world: World, x: Term, m: int, p: int, y: Term) -> bool:
+    """``y[i, .., j, ..] = x[.., i*c + j, ..]``: axis m of x is cut in p parts, which are the first axis of y."""
+    shape = world.facts._of(x)
+    if not 0 <= m < len(shape) or shape[m] % p:
+        return False
+    c = shape[m] // p
+    if world.facts.shape(y) != (p, *shape[:m], c, *shape[m + 1 :]):
+        return False
+    evaluator = world.evaluator(Tokens(world.seed), x, y)
+    (before, _), (after, _) = evaluator._whole(x), evaluator._whole(y)
+    cut = before.reshape(before.shape[0], *shape[:m], p, c, *shape[m + 1 :])
+    return bool(np.all(np.moveaxis(cut, m + 1, 1) == after))
+
+
+def parts_of(world: World, x: Term, m: int, p: int) -> Value | None:
+    """``x`` with its axis m cut in p parts, which are the first axis."""
+    shape = world.facts._of(x)
+    if not 0 <= m < len(shape) or p < 1 or shape[m] % p:
+        return None
+    cut_ = world.build("Reshape", (x, (*shape[:m], p, shape[m] // p, *shape[m + 1 :])))
+    perm = (m, *range(m), *range(m + 1, len(shape) + 1))
+    return world.build("Permute", (cut_, perm, tuple(perm.index(each) for each in range(len(perm)))))
+
+
+def max_depth(world: World, depth: int) -> bool:
+    """No axis of the program is of a deeper level. From here on the instance has none."""
+    if world.context.depth not in (None, depth):
+        return False
+    world.context.depth = depth
+    leaves = [each for leaf in world.context.leaves.values() for each in leaf.axes]
+    axes = [each for each in (*world.pool_axes(), *leaves) if each.args[0] >= LEVEL * (depth + 1)]
+    return depth > 0 and not axes
+
+
+PREDICATES: Mapping[str, Callable[..., bool]] = {
+    "solid": lambda world, t: world.facts.solid(t),
+    "buffer": buffer,
+    "loadable": loadable,
+    "keeps": lambda world, d, w: keeps(d, w),
+    "number": lambda world, c, v: number_of(world, c) == v,
+    "neutral": neutral,
+    "divisor": divisor,
+    "output": lambda world, i, t: world.context.outputs.get(i) == t,
+    "arithmetic": lambda world, op: op in BINARY,
+    "comparison": lambda world, op: op in COMPARE,
+    "float": lambda world, d: d in ("fp16", "bf16", "fp32"),
+    "accumulator": lambda world, d: d in ("fp32", "i32"),
+    "elements": lambda world, s, t: math.prod(s) == math.prod(t),
+    "depends": lambda world, e, axes: world.depends(e) <= axes,
+    "max-depth": max_depth,
+    "roles": roles,
+    "regroups": lambda world, op, d: op in ("MAX", "MIN") or (op == "SUM" and d in ("fp32", "i32")),
+    "parts": cut_parts,
+    "loads": loads,
+    "operand": operand,
+    "contraction": contraction,
+    "problem": problem,
+    "tiles": tiles,
+    "pack": pack,
+    "starved": hungry,
+    "final": final,
+    "staged": staged,
+    "ordered": ordered,
+    "core": core,
+    "line": line,
+    "kind": lambda world, name: name in CHOICES["kind"],
+    "along": lambda world, name: name in CHOICES["along"],
+    "power-of-two": lambda world, w: w > 0 and w & (w - 1) == 0,
+    "bytes": lambda world, size: size in CHOICES["bytes"],
+}
+"""What ``(holds "name" x …)`` says in a meaning."""
+
+
+CHOICES: Mapping[str, tuple[Value, ...]] = {
+    "kind": ("matmul", "conv"),
+    "along": ("n", "m", "b"),
+    "bytes": (2, 4, 1),
+    "power-of-two": (1, 2, 4, 8, 16),
+}
+"""Values for which a predicate of one argument holds."""
+
+VALUES: Mapping[str, Callable[..., Value]] = {
+    "machine": lambda world: world.context.machine,
+    "parts": parts_of,
+    "product": lambda world, s, k: math.prod(s[:k]) if 0 <= k <= len(s) else None,
+    "points": lambda world, s: math.prod(each.args[1] for each in s),
+    "last": lambda world, s: max((each.args[0] for each in s), default=-1),
+    "run": lambda world, s, i: run_of(s, i),
+    "slides": slides,
+    "cut": cut,
+    "fit": fit,
+    "core": core_of,
+    "limit": lambda world, name: machine_limits(LIMITS[world.context.machine]).get(name),
+    "itemsize": lambda world, d: DType(d).itemsize if d in DTYPES else None,
+}
+"""``(holds "name" x … v)``: v is this value of the others; where there is a predicate as well, one of those that it allows."""
+
+
+def holds(world: World, args: tuple[Value, ...]) -> bool:
+    """Raises Fails for a name that is no predicate."""
+    name, *rest = args
+    if name == "run" and len(rest) == 3:
+        return rest[2] in runs_of(rest[0], rest[1])
+    if name in VALUES and name not in PREDICATES:
+        value = VALUES[name](world, *rest[:-1])
+        return value is not None and bool(value == rest[-1])
+    found = PREDICATES.get(name)
+    if found is None:
+        raise Fails(f"{name!r} is no predicate: they are {', '.join([*PREDICATES, *VALUES])}")
+    try:
+        return bool(found(world, *rest))
+    except TypeError:
+        raise Fails(f"{name!r} takes other arguments") from None
+
+
+def value_of(world: World, name: str, args: tuple[Value, ...]) -> Value | None:
+    """The last argument of a predicate that has one value for the others; None where it has none."""
+    return VALUES[name](world, *args) if name in VALUES else None

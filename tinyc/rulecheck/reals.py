@@ -1,0 +1,172 @@
+"""Exact rational arithmetic; powers and roots where they are rational."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from tinyc.ir.dtypes import DType, from_bits
+
+from .domains import Array, Domain, number
+
+
+class _Mark:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+UNDEFINED = _Mark("undefined")
+"""No real number: a quotient by zero, a root of a negative number."""
+
+UNKNOWN = _Mark("irrational")
+"""A real number that is not rational, or not known to be."""
+
+
+def _total(function: Callable[..., Any], count: int) -> Callable[..., Array]:
+    """``function`` of numbers, by element; marks spread."""
+
+    def apply(x: Any, y: Any = 0) -> Any:
+        if x.__class__ is _Mark or y.__class__ is _Mark:
+            return UNKNOWN if x is UNKNOWN or y is UNKNOWN else UNDEFINED
+        try:
+            return function(x) if count == 1 else function(x, y)
+        except (ZeroDivisionError, OverflowError):
+            return UNDEFINED
+
+    return np.frompyfunc(apply, count, 1)
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    found = Fraction(x, y) if isinstance(x, int) and isinstance(y, int) else Fraction(x) / Fraction(y)
+    return int(found) if found.denominator == 1 else found
+
+
+def _exp2(x: Any) -> Any:
+    if x != int(x) or abs(x) > 300:
+        return UNKNOWN
+    return 1 << int(x) if x >= 0 else Fraction(1, 1 << -int(x))
+
+
+def _log2(x: Any) -> Any:
+    if x <= 0:
+        return UNDEFINED
+    top, bottom = Fraction(x).numerator, Fraction(x).denominator
+    if top & (top - 1) or bottom & (bottom - 1):
+        return UNKNOWN
+    return top.bit_length() - bottom.bit_length()
+
+
+def _sqrt(x: Any) -> Any:
+    if x < 0:
+        return UNDEFINED
+    top, bottom = math.isqrt(Fraction(x).numerator), math.isqrt(Fraction(x).denominator)
+    return _quotient(top, bottom) if Fraction(top, bottom) ** 2 == x else UNKNOWN
+
+
+def _rsqrt(x: Any) -> Any:
+    root = _sqrt(x)
+    return root if isinstance(root, _Mark) else _quotient(1, root)
+
+
+def _power(x: Any, y: Any) -> Any:
+    if y != int(y) or abs(y) > 64:
+        return UNKNOWN if x >= 0 else UNDEFINED
+    return _quotient(Fraction(x) ** int(y), 1)
+
+
+_REAL: dict[str, Callable[..., Array]] = {
+    "NEG": _total(lambda x: -x, 1),
+    "EXP2": _total(_exp2, 1),
+    "LOG2": _total(_log2, 1),
+    "RELU": _total(lambda x: x if x > 0 else 0, 1),
+    "SQRT": _total(_sqrt, 1),
+    "RSQRT": _total(_rsqrt, 1),
+    "RECIP": _total(lambda x: _quotient(1, x), 1),
+    "SIN": _total(lambda x: 0 if x == 0 else UNKNOWN, 1),
+    "ADD": _total(lambda x, y: x + y, 2),
+    "SUB": _total(lambda x, y: x - y, 2),
+    "MUL": _total(lambda x, y: x * y, 2),
+    "FDIV": _total(_quotient, 2),
+    "POW": _total(_power, 2),
+    "MAX": _total(lambda x, y: max(x, y), 2),
+    "MIN": _total(lambda x, y: min(x, y), 2),
+    "CMPLT": _total(lambda x, y: x < y, 2),
+    "CMPNE": _total(lambda x, y: x != y, 2),
+    "CMPEQ": _total(lambda x, y: x == y, 2),
+    "SELECT": np.frompyfunc(lambda c, x, y: c if isinstance(c, _Mark) else (x if c else y), 3, 1),
+    "TRUNC": _total(lambda x: math.trunc(x), 1),
+    "BOOL": _total(lambda x: x != 0, 1),
+    "INT": _total(lambda x: int(x) if isinstance(x, bool) else x, 1),
+}
+REAL_STYLES = ("numbers", "small", "powers", "squares")
+
+
+class Reals(Domain):
+    """``style``: "numbers" draws fractions of up to seven digits, in which no identity holds by accident; "small" integers
+    with many ties and zeros, "powers" powers of two, "squares" squares of fractions, where functions are rational."""
+
+    def __init__(self, seed: str, style: str, samples: int) -> None:
+        self.seed, self.style, self.samples = seed, style, samples
+        self.leaves: dict[str, Array] = {}
+
+    def leaf(self, name: str, dtype: str, shape: tuple[int, ...]) -> Array:
+        if name not in self.leaves:
+            rng = random.Random(number(self.seed, self.style, name))
+            count = self.samples * math.prod(shape)
+            drawn = np.empty(count, object)
+            drawn[:] = [self._drawn(rng, dtype) for _ in range(count)]
+            self.leaves[name] = drawn.reshape(self.samples, *shape)
+        return self.leaves[name]
+
+    def _drawn(self, rng: random.Random, dtype: str) -> Any:
+        if dtype == "bool":
+            return rng.random() < 0.5
+        if dtype == "i32":
+            return rng.randint(-9, 9) if self.style == "small" else rng.randint(-(10**6), 10**6)
+        if self.style == "numbers":
+            return _quotient(rng.randint(-(10**7), 10**7), rng.choice((1, 1, 7, 1000003)))
+        if self.style == "small":
+            return rng.randint(-12, 12)
+        if self.style == "powers":
+            return _exp2(rng.randint(-8, 8))
+        return _quotient(rng.randint(1, 40) ** 2, rng.choice((1, 4, 9, 25)))
+
+    def const(self, dtype: str, bits: int) -> Array:
+        result = np.empty(1, object)
+        value = from_bits(bits, DType(dtype))
+        finite = isinstance(value, bool | int) or math.isfinite(value)
+        result[0] = (
+            (value if isinstance(value, bool) else _quotient(Fraction(value), 1)) if finite else UNKNOWN
+        )
+        return result
+
+    def unary(self, op: str, dtype: str, x: Array) -> Array:
+        return _REAL[op](x)
+
+    def binary(self, op: str, dtype: str, x: Array, y: Array) -> Array:
+        if dtype == "bool" and op in ("MAX", "MIN"):
+            return _REAL["SELECT"](x, True, y) if op == "MAX" else _REAL["SELECT"](x, y, False)
+        return _REAL[op](x, y)
+
+    def cast(self, source: str, to: str, x: Array) -> Array:
+        if source == to:
+            return x
+        if to == "bool":
+            return _REAL["BOOL"](x)
+        if to == "i32" and source != "bool":
+            return _REAL["TRUNC"](x)
+        return _REAL["INT"](x)
+
+    def truth(self, x: Array) -> Array:
+        return x.astype(object)
+
+    def select(self, condition: Array, x: Array, y: Array) -> Array:
+        return _REAL["SELECT"](condition, x, y)

@@ -1,0 +1,294 @@
+"""What schedules are made of: predicates about loads, tiles and problems, and what the hardware has (rules/meanings.egg).
+
+While an instance is made, what it assumes of opaque operands is noted (:meth:`Context.note`); what a rule then claims is held
+against the notes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tinyc.egraph.encode import machine_limits
+from tinyc.ir.dtypes import DType
+from tinyc.ir.resources import LIMITS
+
+from .term import Term, Value, walk
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+def contraction(world: World, a: Term, b: Term, summed: Value, batch: Value, m: Value, n: Value) -> bool:
+    """A contraction of the instance: problems are those of one."""
+    world.context.note("contraction", (a, b, summed, batch, m, n))
+    return True
+
+
+def loads(world: World, x: Term, size: int, index: tuple[Term, ...]) -> bool:
+    """Some element of ``size`` bytes that the value is computed from is read at ``index``."""
+    opaque = [each for each in walk(x) if each.head == "?Expr"]
+    if opaque:
+        world.context.note("loads", (x, size, index))
+        told = {row for each in walk(x) for row in world.context.noted("loads", each)}
+        return size in (1, 2, 4) and (not told or (size, index) in told)
+    reads = [each for each in walk(x) if each.head == "Read"]
+    return any(each.args[1] == index and DType(world.facts.dtype(each)).itemsize == size for each in reads)
+
+
+def operand(world: World, x: Term, summed: Value, batch: Value) -> bool:
+    """It is a factor of a contraction over these axes."""
+    told = world.context.noted("contraction")
+    return not told or any(x in (a, b) and (ks, bs) == (summed, batch) for a, b, ks, bs, _, _ in told)
+
+
+def staged(world: World, x: Term, summed: Value, batch: Value, size: int, window: int) -> bool:
+    """Its tiles have elements of ``size`` bytes, or it has none; it is read in windows or not."""
+    world.context.note("staged", (x, size, window))
+    if not (size in (0, 1, 2, 4) and window in (0, 1) and (size > 0 or window == 0)):
+        return False
+    told = world.context.noted("loads", x)
+    return not told or any((size, window) == _tile(world, bytes_, at, summed, batch) for bytes_, at in told)
+
+
+def _tile(world: World, size: int, index: tuple[Term, ...], summed: Value, batch: Value) -> tuple[int, int]:
+    """Bytes of an element, and 1 for windows."""
+    if not world.facts.axes_of(index) & summed:
+        return 0, 0
+    return size, slides(world, index, summed, batch, len(index)) or 0
+
+
+def ordered(world: World, batch: Value, m: Value, n: Value, points: int, along: str) -> bool:
+    """The last of all axes is one of ``along``, of the kernel's own, and ``points`` of that role end there contiguously."""
+    roles_ = {"b": batch, "m": m, "n": n}
+    world.context.note("ordered", (batch, m, n, points, along))
+    if along not in roles_ or not m or not n:
+        return False
+    last = {name: max((each.args[0] for each in axes), default=-1) for name, axes in roles_.items()}
+    if max(last.values()) >= 16 or any(last[name] >= last[along] for name in last if name != along):
+        return False
+    # where the last axis is of the batch, the columns are those of n
+    runs = run_of(n, last["n"]) if along == "b" else run_of(roles_[along], last[along])
+    return runs is not None and points > 0 and runs % points == 0
+
+
+def core(world: World, axes: Value, least: int, points: int) -> bool:
+    """Points that are packed together: those at the last axis without a gap, or all where these are fewer than least."""
+    world.context.note("core", (axes, least, points))
+    run = run_of(axes, max((each.args[0] for each in axes), default=-1))
+    whole = math.prod(each.args[1] for each in axes)
+    return (
+        run is not None
+        and (points == run if run >= least else points in (run, whole))
+        and whole % points == 0
+    )
+
+
+def core_of(world: World, axes: Value, least: int) -> int | None:
+    run = run_of(axes, max((each.args[0] for each in axes), default=-1))
+    return run if run is None or run >= least else math.prod(each.args[1] for each in axes)
+
+
+def cut(world: World, size: int, extent: int, unit: int) -> int | None:
+    """``size`` halved while the half covers ``extent`` and is a multiple of ``unit``."""
+    if size <= 0 or unit <= 0:
+        return None
+    while size % (2 * unit) == 0 and size // 2 >= extent:
+        size //= 2
+    return size
+
+
+def fit(world: World, part: int, whole: int) -> int | None:
+    """``part``, made smaller where the whole is no multiple of it: the largest power of two in the whole, or the whole."""
+    if part <= 0 or whole <= 0:
+        return None
+    least = min(part, whole)
+    return least if whole % least == 0 else min(part, whole & -whole)
+
+
+def ordered_of(batch: Value, m: Value, n: Value) -> tuple[int, str] | None:
+    """The points and the role of :func:`ordered`."""
+    last = {
+        name: max((each.args[0] for each in axes), default=-1)
+        for name, axes in (("b", batch), ("m", m), ("n", n))
+    }
+    along = max(last, key=lambda name: last[name])
+    points = run_of(m if along == "m" else n, last["m" if along == "m" else "n"])
+    return None if points is None else (points, along)
+
+
+def line(world: World, n: int, size: int, points: int, width: int) -> bool:
+    """Loops over a row: of a GPU's block whole accesses, of a CPU any points of the row."""
+    limits = machine_limits(LIMITS[world.context.machine])
+    if world.context.machine == "cpu":
+        return width == 0 and points <= n
+    return (
+        width > 0
+        and width & (width - 1) == 0
+        and n % width == 0
+        and width * size <= limits["access"]
+        and points % width == 0
+    )
+
+
+def runs_of(axes: frozenset[Term], last: int) -> list[int]:
+    """Points of 1, 2, … of the axes that end at number ``last`` without a gap."""
+    extents = {each.args[0]: each.args[1] for each in axes}
+    found: list[int] = []
+    while last in extents:
+        found.append(extents[last] * (found[-1] if found else 1))
+        last -= 1
+    return found
+
+
+def run_of(axes: frozenset[Term], last: int) -> int | None:
+    """Points of all of them."""
+    return max(runs_of(axes, last), default=None)
+
+
+def slides(world: World, index: tuple[Term, ...], summed: Value, still: Value, count: int) -> int | None:
+    """1 if one of the first ``count`` indices moves along an axis that is summed, and along one that is not, nor still."""
+    if not 0 <= count <= len(index):
+        return None
+    axes = [world.facts.axes_of(each) for each in index[:count]]
+    return int(any(each & summed and each - summed - still for each in axes))
+
+
+# ---- problems -------------------------------------------------------------------------------------------------------
+
+
+def problem(world: World, term: Term) -> bool:
+    """What a contraction of the instance, or a loop, is to a schedule; any problem where the instance has neither."""
+    match term.head:
+        case "Product":
+            found = [each for told in world.context.noted("contraction") for each in _products(world, *told)]
+        case "Packed":
+            found = [each for told in world.context.noted("contraction") for each in _packed(world, *told)]
+        case _:
+            fills = [each for each in world.built if each.head == "Fill" and each.args[1]]
+            found = [(each.args[1][-1], DType(each.args[0]).itemsize) for each in fills]
+    return not found or term.args in found
+
+
+def _points(axes: Value) -> int:
+    return math.prod(each.args[1] for each in axes)
+
+
+def _products(
+    world: World, a: Term, b: Term, summed: Value, batch: Value, m: Value, n: Value
+) -> Iterator[tuple[Value, ...]]:
+    noted = world.context.noted
+    for left, slid in noted("staged", a):
+        for right, slides_ in noted("staged", b):
+            for points, along in noted("ordered", batch, m, n):
+                kind = "conv" if slid or slides_ else "matmul"
+                yield (
+                    kind,
+                    _points(batch),
+                    _points(m),
+                    _points(n),
+                    _points(summed),
+                    left,
+                    right,
+                    points,
+                    along,
+                )
+
+
+def _packed(
+    world: World, a: Term, b: Term, summed: Value, batch: Value, m: Value, n: Value
+) -> Iterator[tuple[Value, ...]]:
+    noted = world.context.noted
+    whole = _points(batch) * _points(m) * _points(n)
+    for _, along in noted("ordered", batch, m, n):
+        rows, columns = (n, m) if along == "m" else (m, n)
+        for (r,), (c,) in itertools.product(noted("core", rows, 64), noted("core", columns, 256)):
+            yield whole // (r * c), r, c, _points(summed)
+
+
+def tiles(world: World, count: int, depth: int) -> bool:
+    """The result of a contraction has so many tiles of a shape of this depth, too few for the machine."""
+    told = world.context.noted("contraction")
+    if not told:
+        return count > 0
+    facts, machine = world.schema.facts, world.context.machine
+    shapes = [row[1:] for row in facts.get("tile-shape", ()) if row[0] == machine and row[3] == depth]
+    most = [int(row[1]) for row in facts.get("multiprocessors", ()) if row[0] == machine]
+    counts = {
+        _points(batch) * -(-_points(m) // int(bm)) * -(-_points(n) // int(bn))
+        for _, _, _, batch, m, n in told
+        for bm, bn, _ in shapes
+    }
+    return count in counts and any(2 * count <= each for each in most)
+
+
+# ---- the blocks of a CPU ----------------------------------------------------------------------------------------------
+
+
+Block = tuple[int, int, int]
+
+
+def packs(world: World, outer: int, m: int, n: int, k: int) -> list[Block]:
+    """Blocks of a packed product: equal parts of it within each shape, in whole registers, and while fewer than eight of them
+    are large, their longer side halved."""
+    key, cache = ("packs", outer, m, n, k), world.schema.cache
+    if world.context.machine != "cpu" or min(outer, m, n, k) <= 0:
+        return []
+    if key not in cache:
+        cache[key] = _packs(world, outer, m, n, k)
+    found: list[Block] = cache[key]
+    return found
+
+
+def _packs(world: World, outer: int, m: int, n: int, k: int) -> list[Block]:
+    limits = machine_limits(LIMITS["cpu"])
+    rows, columns = limits["rows"], 2 * limits["lanes"]
+
+    def share(whole: int, size: int, unit: int) -> int:
+        """Of equal parts of at most ``size``, in whole units."""
+        part = math.ceil(whole / math.ceil(whole / size))
+        return math.ceil(part / unit) * unit
+
+    shapes = [row[1:] for row in world.schema.facts.get("tile-shape", ()) if row[0] == "cpu"]
+    todo = [
+        (share(m, int(bm), rows), share(n, int(bn), columns), share(k, int(bk), 1))
+        for bm, bn, bk in shapes
+        if min(int(bm), int(bn), int(bk)) > 0
+    ]
+    found: list[Block] = []
+    while todo:
+        mc, nc, kc = todo.pop()
+        if (mc, nc, kc) in found:
+            continue
+        found.append((mc, nc, kc))
+        if not starved(outer, m, n, k, mc, nc):
+            continue
+        if nc <= mc and mc > 4 * rows:
+            todo.append((share(m, (mc + 1) // 2, rows), nc, kc))
+        if (nc > mc or mc <= 4 * rows) and nc > 2 * columns:
+            todo.append((mc, share(n, (nc + 1) // 2, columns), kc))
+    return found
+
+
+def starved(outer: int, m: int, n: int, k: int, mc: int, nc: int) -> bool:
+    """Fewer than eight blocks, each of more than 2^21 products."""
+    return outer * -(-m // mc) * -(-n // nc) < 8 and mc * nc * k > 2**21
+
+
+def pack(world: World, outer: int, m: int, n: int, k: int, mc: int, nc: int, kc: int) -> bool:
+    """Blocks of :func:`packs`."""
+    return (mc, nc, kc) in packs(world, outer, m, n, k)
+
+
+def hungry(world: World, outer: int, m: int, n: int, k: int, mc: int, nc: int) -> bool:
+    """Blocks that are starved."""
+    return min(mc, nc) > 0 and starved(outer, m, n, k, mc, nc)
+
+
+def final(world: World, outer: int, m: int, n: int, k: int, mc: int, nc: int) -> bool:
+    """Blocks that are not starved, or that are not cut further."""
+    limits = machine_limits(LIMITS[world.context.machine])
+    small = (nc > mc or mc <= 4 * limits["rows"]) and nc <= 4 * limits["lanes"]
+    return not hungry(world, outer, m, n, k, mc, nc) or small

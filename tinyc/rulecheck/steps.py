@@ -1,0 +1,289 @@
+"""A rule's body as a list of small steps, one application each: what :mod:`tinyc.rulecheck.plan` makes of patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from .parse import Call, Lit, Pattern, Schema, Unreadable, Var
+from .primitives import PRIMITIVES
+
+Arg = Var | Lit
+
+KNOWN = frozenset(
+    ["atom-key", "print-of", "low", "high", "atom-low", "atom-high", "top-axis", "ix-axes", "top-axis-upto", "ixs-axes", "shape", "dtype",
+     "dtype-of", "free", "axes-upto", "axes-next", "ops-of", "atom-ops", "ops-upto", "taps-of", "buffer-taps", "fusible"]
+)  # fmt: skip
+"""Functions that :mod:`tinyc.rulecheck.facts` knows."""
+
+VALUED = ("Ix", "Atom", "Expr", "Tensor", "Buf")
+"""Sorts whose terms have values: different terms may be equal."""
+
+VALUES = frozenset(
+    [
+        "machine",
+        "parts",
+        "product",
+        "points",
+        "last",
+        "run",
+        "slides",
+        "limit",
+        "itemsize",
+        "cut",
+        "fit",
+        "core",
+    ]
+)
+"""Predicates whose last argument is a value of the others (:mod:`tinyc.rulecheck.predicates`)."""
+
+PREDICATES = frozenset(["holds"])
+"""``(holds "name" x …)``: a predicate of :mod:`tinyc.rulecheck.predicates`."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """``kind``: term, fact, table, primitive, predicate, or relation (before cases are made)."""
+
+    kind: str
+    head: str
+    args: tuple[Arg, ...]
+    out: Arg | None = None
+
+    def words(self) -> str:
+        text = f"({' '.join([self.head, *map(str, self.args)])})"
+        return text if self.out is None else f"(= {self.out} {text})"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Steps to satisfy, the sort of each variable, what the rule's own variables are (equal ones are one), and the rules
+    that were unfolded."""
+
+    steps: tuple[Step, ...]
+    sorts: Mapping[str, str]
+    names: Mapping[str, Arg]
+    unfolded: tuple[str, ...] = ()
+
+    @cached_property
+    def uses(self) -> Mapping[str, tuple[tuple[Step, int], ...]]:
+        """Variable -> the steps of which it is an argument, and where."""
+        found: dict[str, list[tuple[Step, int]]] = {name: [] for name in self.sorts}
+        for step in self.steps:
+            for position, arg in enumerate(step.args):
+                if isinstance(arg, Var):
+                    found.setdefault(arg.name, []).append((step, position))
+        return {name: tuple(each) for name, each in found.items()}
+
+    @cached_property
+    def borders(self) -> tuple[int, ...]:
+        """The numbers with which guards compare."""
+        return tuple(
+            arg.value
+            for step in self.steps
+            if step.kind == "primitive" and step.head in ("<", "<=", ">", ">=", "!=")
+            for arg in step.args
+            if isinstance(arg, Lit) and isinstance(arg.value, int) and 0 <= arg.value < 1 << 32
+        )
+
+    @cached_property
+    def produced(self) -> Mapping[str, tuple[Step, ...]]:
+        """Variable -> the steps that give it a value."""
+        found: dict[str, list[Step]] = {}
+        for step in self.steps:
+            if isinstance(step.out, Var):
+                found.setdefault(step.out.name, []).append(step)
+            last = step.args[-1] if step.kind == "predicate" else None
+            if isinstance(last, Var) and isinstance(step.args[0], Lit) and step.args[0].value in VALUES:
+                found.setdefault(last.name, []).append(step)
+        return {name: tuple(each) for name, each in found.items()}
+
+    @cached_property
+    def cyclic(self) -> frozenset[str]:
+        """Variables that are given in terms of themselves: a multiple of itself divided."""
+        below = {
+            name: {arg.name for step in steps for arg in step.args if isinstance(arg, Var)}
+            for name, steps in self.produced.items()
+        }
+        found = set()
+        for name in below:
+            seen: set[str] = set()
+            todo = [name]
+            while todo:
+                for each in below.get(todo.pop(), ()):
+                    if each not in seen:
+                        seen.add(each)
+                        todo.append(each)
+            if name in seen:
+                found.add(name)
+        return frozenset(found)
+
+    @cached_property
+    def split(self) -> frozenset[str]:
+        """Variables that are parts of a term which another step gives: they are read off that term."""
+        return frozenset(
+            name
+            for name, uses in self.uses.items()
+            for step, _ in uses
+            if step.kind == "term" and isinstance(step.out, Var)
+            if any(each.kind in ("primitive", "fact") for each in self.produced[step.out.name])
+        )
+
+
+@dataclass
+class Flat:
+    """Steps under construction. Equal variables are one."""
+
+    schema: Schema
+    prefix: str = ""
+    steps: list[Step] = field(default_factory=list)
+    same: dict[str, Arg] = field(default_factory=dict)
+    sorts: dict[str, str] = field(default_factory=dict)
+    names: dict[str, Arg] = field(default_factory=dict)
+    impossible: bool = False
+    _next: int = 0
+
+    def fresh(self) -> Var:
+        self._next += 1
+        return Var(f"{self.prefix}${self._next}")
+
+    def find(self, arg: Arg) -> Arg:
+        while isinstance(arg, Var) and arg.name in self.same:
+            arg = self.same[arg.name]
+        return arg
+
+    def unite(self, a: Arg, b: Arg) -> None:
+        a, b = self.find(a), self.find(b)
+        if a == b:
+            return
+        if isinstance(b, Var) and not (isinstance(a, Var) and b.name.find("$") < 0 <= a.name.find("$")):
+            self.same[b.name] = a
+        elif isinstance(a, Var):
+            self.same[a.name] = b
+        else:
+            self.impossible = True
+
+    def add(self, facts: Sequence[Call]) -> None:
+        for fact in facts:
+            if fact.head == "=":
+                self._equal(fact.args)
+            else:
+                self.arg(fact, statement=True)
+
+    def _equal(self, parts: Sequence[Pattern]) -> None:
+        if len(parts) < 2:
+            raise Unreadable("(= …) takes two terms at least")
+        ordered = sorted(parts, key=lambda each: isinstance(each, Call))
+        first = ordered[0]
+        root = self.arg(first) if isinstance(first, Call) else first
+        for each in ordered[1:]:
+            if isinstance(each, Call):
+                self.arg(each, root)
+            else:
+                self.unite(root, each)
+
+    def arg(self, found: Pattern, out: Arg | None = None, statement: bool = False) -> Arg:
+        """The variable or literal that stands for a pattern; with ``out`` that it must be equal to."""
+        if not isinstance(found, Call):
+            return found
+        args = tuple(self.arg(each) for each in found.args)
+        kind = self.kind(found)
+        test = kind in ("relation", "predicate") or (statement and kind == "primitive")
+        result = None if test else (out if out is not None else self.fresh())
+        self.steps.append(Step(kind, found.head, args, result))
+        return result if result is not None else Lit(True)
+
+    def kind(self, call: Call) -> str:
+        schema = self.schema
+        signature = schema.signature(call.head)
+        if signature is not None:
+            if len(signature.args) != len(call.args):
+                raise Unreadable(
+                    f"{call.head} takes {len(signature.args)} arguments, not {len(call.args)}: {call}"
+                )
+            if call.head in schema.constructors:
+                return "term"
+            return "fact" if call.head in schema.functions else "relation"
+        if call.head in PREDICATES:
+            return "predicate"
+        if call.head in PRIMITIVES:
+            return "primitive"
+        raise Unreadable(f"{call.head} is declared nowhere, and no primitive that the checker knows")
+
+    def _merge(self) -> None:
+        """Equal terms of a sort that is mere data have equal parts, or are of different constructors and never equal."""
+        seen: dict[Arg, Step] = {}
+        for step in self.steps:
+            if (
+                step.kind != "term"
+                or step.out is None
+                or self.schema.constructors[step.head].result in VALUED
+            ):
+                continue
+            other = seen.setdefault(self.find(step.out), step)
+            if other.head != step.head:
+                self.impossible = True
+                return
+            for a, b in zip(other.args, step.args, strict=True):
+                self.unite(a, b)
+
+    def done(self, unfolded: tuple[str, ...] = ()) -> Case | None:
+        """The case; None if it can never hold."""
+        self._merge()
+        steps = [
+            Step(
+                each.kind,
+                each.head,
+                tuple(map(self.find, each.args)),
+                None if each.out is None else self.find(each.out),
+            )
+            for each in self.steps
+        ]
+        sorts: dict[str, str] = {}
+        for name, sort in self.sorts.items():
+            root = self.find(Var(name))
+            if isinstance(root, Var):
+                sorts.setdefault(root.name, sort)
+        for step in steps:
+            learn(self.schema, step, sorts)
+        names = {name: self.find(arg) for name, arg in self.names.items()}
+        return None if self.impossible else Case(tuple(dict.fromkeys(steps)), sorts, names, unfolded)
+
+
+def learn(schema: Schema, step: Step, sorts: dict[str, str]) -> None:
+    """The sorts of the variables of a step, as far as its declaration says."""
+    signature = schema.signature(step.head)
+    if signature is not None:
+        for arg, sort in zip(step.args, signature.args, strict=True):
+            if isinstance(arg, Var):
+                sorts.setdefault(arg.name, sort)
+        if isinstance(step.out, Var):
+            sorts.setdefault(step.out.name, signature.result)
+    elif step.kind == "primitive":
+        for arg, sort in zip(step.args, _PRIMITIVE_SORTS.get(step.head, ()), strict=False):
+            if isinstance(arg, Var) and sort:
+                sorts.setdefault(arg.name, sort)
+
+
+_I = ("i64",) * 8
+_PRIMITIVE_SORTS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(["-", "*", "/", "%", "<", "<=", ">", ">=", "&", "|", "^", "<<", ">>", "min", "max", "abs"], _I),
+    "vec-get": ("", "i64"), "vec-set": ("", "i64"), "vec-remove": ("", "i64"), "vec-range": ("i64",),
+}  # fmt: skip
+
+
+def renamed(found: Pattern, prefix: str) -> Pattern:
+    if isinstance(found, Var):
+        return Var(prefix + found.name)
+    if isinstance(found, Call):
+        return Call(found.head, tuple(renamed(each, prefix) for each in found.args))
+    return found
+
+
+def substituted(found: Pattern, names: Mapping[str, Pattern]) -> Pattern:
+    if isinstance(found, Var):
+        return names.get(found.name, found)
+    if isinstance(found, Call):
+        return Call(found.head, tuple(substituted(each, names) for each in found.args))
+    return found
