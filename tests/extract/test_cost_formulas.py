@@ -251,7 +251,7 @@ def test_the_formulas_against_plain_python(model: Roofline) -> None:
 @pytest.mark.parametrize("model", [A100, CPU], ids=["sm80", "cpu"])
 def test_the_formulas_against_sympy(model: Roofline) -> None:
     """Every formula, compiled by sympy, over the values of those before it."""
-    sympy = pytest.importorskip("sympy")
+    import sympy
     source = random.Random(2)
     works = [random_work(source) for _ in range(60)]
     for scheduled in {model.hardware.sms > 0, False}:
