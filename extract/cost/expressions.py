@@ -1,19 +1,17 @@
 """Arithmetic that is written as text, and functions made of it: of numbers, or of anything else that adds and multiplies.
 
-Text is parsed, never run: names, numbers, ``+ - * /``, comparisons, and calls of the functions that are given.
+Text holds names, numbers, ``+ - * /``, comparisons, and calls of the functions that are given, and nothing else is let
+through. What is known is worked in first; what is left becomes one Python function, since extraction asks for a cost some
+hundred thousand times.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from operator import itemgetter
 from typing import Any
-
-Function = Callable[[Sequence[Any]], Any]
-"""Of the values of the names that may occur, in their places."""
 
 _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -32,16 +30,39 @@ def names_in(text: str) -> frozenset[str]:
     return frozenset(node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called)
 
 
-def compiled(
+def folded(
     text: str,
-    places: Mapping[str, int],
-    known: Mapping[str, Any],
+    known: Mapping[str, ast.expr],
     functions: Mapping[str, Callable[..., Any]],
-) -> Function | Any:
-    """``text`` as a function; as its value, where all of it is known. ``places``: name -> where its value is in the
-    argument; ``known``: name -> its value, which is worked in once. Raises KeyError for a name or function that is in none
-    of them, TypeError for other syntax."""
-    return _closure(_parsed(text), places, known, functions)
+) -> ast.expr:
+    """``text`` with what is ``known`` of its names put in: a constant where all of it is. Raises KeyError for a name or
+    function that is in none of them, TypeError for other syntax."""
+    return _folded(_parsed(text), known, functions)
+
+
+def constant(value: Any) -> ast.expr:
+    return ast.Constant(value)
+
+
+def function(
+    parameters: Sequence[str],
+    steps: Iterable[tuple[str, ast.expr]],
+    results: Sequence[ast.expr],
+    functions: Mapping[str, Callable[..., Any]],
+) -> Callable[..., tuple[Any, ...]]:
+    """A function of ``parameters`` that gives each step's value a name, in turn, and returns ``results``. Expressions are
+    those of :func:`folded`."""
+    body: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], value) for name, value in steps]
+    body.append(ast.Return(ast.Tuple(list(results), ast.Load())))
+    arguments = ast.arguments([], [ast.arg(name) for name in parameters], None, [], [], None, [])
+    made = ast.FunctionDef("made", arguments, body, [], None)
+    if "type_params" in ast.FunctionDef._fields:
+        made.type_params = []
+    module = ast.fix_missing_locations(ast.Module([made], []))
+    names: dict[str, Any] = {"__builtins__": {}, **functions}
+    exec(compile(module, "<formulas>", "exec"), names)
+    found: Callable[..., tuple[Any, ...]] = names["made"]
+    return found
 
 
 @cache
@@ -49,48 +70,46 @@ def _parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def _closure(
-    node: ast.expr,
-    places: Mapping[str, int],
-    known: Mapping[str, Any],
-    functions: Mapping[str, Callable[..., Any]],
-) -> Any:
-    """A constant where nothing varies, else a Function."""
-
-    def parts(*nodes: ast.expr) -> list[Any]:
-        return [_closure(each, places, known, functions) for each in nodes]
-
+def _folded(
+    node: ast.expr, known: Mapping[str, ast.expr], functions: Mapping[str, Callable[..., Any]]
+) -> ast.expr:
     match node:
-        case ast.Constant(int() | float() as value):
-            return value
+        case ast.Constant(int() | float()):
+            return node
         case ast.Name(name):
-            return known[name] if name in known else itemgetter(places[name])
+            return known[name]
         case ast.BinOp(left, sign, right) if type(sign) in _OPERATORS:
-            return _applied(_OPERATORS[type(sign)], parts(left, right))
+            one, two = (_folded(each, known, functions) for each in (left, right))
+            return _simple(_OPERATORS[type(sign)], one, two) or ast.BinOp(one, sign, two)
         case ast.Compare(left, [sign], [right]) if type(sign) in _OPERATORS:
-            return _applied(_OPERATORS[type(sign)], parts(left, right))
+            one, two = (_folded(each, known, functions) for each in (left, right))
+            return _simple(_OPERATORS[type(sign)], one, two) or ast.Compare(one, [sign], [two])
         case ast.Call(ast.Name(name), arguments, []):
-            return _applied(functions[name], parts(*arguments))
+            called = functions[name]
+            parts = [_folded(each, known, functions) for each in arguments]
+            if all(isinstance(part, ast.Constant) for part in parts):
+                return constant(called(*map(_value, parts)))
+            return ast.Call(ast.Name(name, ast.Load()), parts, [])
     raise TypeError(f"{ast.unparse(node)} is no arithmetic")
 
 
-def _applied(function: Callable[..., Any], parts: list[Any]) -> Any:
-    """``function`` of the parts: now, where all are constants; less, where one is 0 or 1 and says enough."""
-    if not any(map(callable, parts)):
-        return function(*parts)
-    if len(parts) == 2:
-        one, two = parts
-        if not callable(one):
-            if one == 0 and function in (operator.mul, operator.truediv):
-                return 0.0
-            same = (one == 0 and function is operator.add) or (one == 1 and function is operator.mul)
-            return two if same else lambda values: function(one, two(values))
-        if not callable(two):
-            if two == 0 and function is operator.mul:
-                return 0.0
-            same = two == 0 and function in (operator.add, operator.sub)
-            same = same or (two == 1 and function in (operator.mul, operator.truediv))
-            return one if same else lambda values: function(one(values), two)
-        return lambda values: function(one(values), two(values))
-    every = [part if callable(part) else lambda values, part=part: part for part in parts]
-    return lambda values: function(*[part(values) for part in every])
+def _simple(operation: Callable[[Any, Any], Any], one: ast.expr, two: ast.expr) -> ast.expr | None:
+    """The result, where both are constants, or where one is 0 or 1 and says enough."""
+    a, b = _value(one), _value(two)
+    if a is not None and b is not None:
+        return constant(operation(a, b))
+    if a == 0 and operation in (operator.mul, operator.truediv):
+        return constant(0.0)
+    if b == 0 and operation is operator.mul:
+        return constant(0.0)
+    if (a == 0 and operation is operator.add) or (a == 1 and operation is operator.mul):
+        return two
+    if (b == 0 and operation in (operator.add, operator.sub)) or (
+        b == 1 and operation in (operator.mul, operator.truediv)
+    ):
+        return one
+    return None
+
+
+def _value(node: ast.expr) -> Any:
+    return node.value if isinstance(node, ast.Constant) else None

@@ -7,15 +7,15 @@ for people.
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from .expressions import compiled, names_in
+from .expressions import constant, folded, function, names_in
 
 if TYPE_CHECKING:
     import sympy
@@ -334,34 +334,26 @@ def evaluator(
     are constants."""
     order = needed(names, scheduled)
     used = frozenset[str]().union(*(names_in(text_of(name, scheduled)) for name in order))
-    amounts = tuple(name for name in WORK if name in used)
-    settings = tuple(name for name in SCHEDULE if name in used)
-    places = {name: number for number, name in enumerate((*amounts, *settings))}
-    known, steps = dict(machine), []
+    known = {name: constant(value) for name, value in machine.items()}
+    for owner, fields in (("work", WORK), ("schedule", SCHEDULE)):
+        of: ast.expr = ast.Name(owner, ast.Load())
+        known |= {name: ast.Attribute(of, name, ast.Load()) for name in fields if name in used}
+    steps: list[tuple[str, ast.expr]] = []
     for name in order:
-        step = compiled(text_of(name, scheduled), places, known, _NUMBERS)
-        if callable(step):
-            places[name] = len(places)
-            steps.append(step)
-        else:
-            known[name] = step
-    wanted = [itemgetter(places[name]) if name in places else known[name] for name in names]
-
-    def evaluate(work: Work, schedule: Schedule | None) -> tuple[float, ...]:
-        values = [getattr(work, name) for name in amounts]
-        values += [getattr(schedule, name) for name in settings]
-        for step in steps:
-            values.append(step(values))
-        return tuple([each(values) if callable(each) else each for each in wanted])
-
-    return evaluate
+        value = folded(text_of(name, scheduled), known, _NUMBERS)
+        if not isinstance(value, ast.Constant):
+            steps.append((f"v{len(steps)}", value))
+            value = ast.Name(steps[-1][0], ast.Load())
+        known[name] = value
+    return function(("work", "schedule"), steps, [known[name] for name in names], _NUMBERS)
 
 
 def rates(name: str, machine: Mapping[str, float]) -> Mapping[str, float]:
     """What one more of each amount of Work adds to a formula that is linear in them, of those that add anything."""
-    places = {each: number for number, each in enumerate(WORK)}
-    evaluate = compiled(text_of(name, False), places, machine, _NUMBERS)
-    ones = {each: evaluate([float(other == each) for other in WORK]) for each in WORK}
+    known = {each: constant(value) for each, value in machine.items()}
+    known |= {each: ast.Name(each, ast.Load()) for each in WORK}
+    linear = function(tuple(WORK), (), (folded(text_of(name, False), known, _NUMBERS),), _NUMBERS)
+    ones = {each: linear(*(float(other == each) for other in WORK))[0] for each in WORK}
     return {each: value for each, value in ones.items() if value}
 
 
@@ -384,6 +376,5 @@ def expression(name: str, scheduled: bool = True) -> sympy.Expr:
         "where": where,
     }
     symbols = {used: sympy.Symbol(used, nonnegative=True) for used in names_in(text)}
-    places = {used: number for number, used in enumerate(symbols)}
-    found = compiled(text, places, {}, functions)
-    return sympy.sympify(found(list(symbols.values())) if callable(found) else found)
+    value = folded(text, {used: ast.Name(used, ast.Load()) for used in symbols}, functions)
+    return sympy.sympify(function(tuple(symbols), (), (value,), functions)(*symbols.values())[0])

@@ -58,6 +58,15 @@ class State(NamedTuple):
     held: Held
 
 
+class Ahead(NamedTuple):
+    """What is still to be computed in a state, at least. ``must``: bit set of buffers that are read for it. ``work``: by field
+    of the scope, no more than the dearest of its values takes. ``upper``: about what both cost, in seconds."""
+
+    must: int
+    work: tuple[float, ...]
+    upper: float
+
+
 class Column(NamedTuple):
     """A kernel that fills a buffer by ``way``. ``reads``: bit set of the buffers that must be filled for it.
     ``seconds``: what it costs, as :func:`~tinyc.extract.pricing.priced` says of ``label.items()``."""
@@ -91,11 +100,13 @@ def columns(
     for way in {way.root: way for way in reversed(buffer.ways)}.values():
         root: Key = (way.root, False)
         for case in scope.cases(root) if root in scope.position else ():
-            search = _Search(scope, case, most, written, root, buffer.cls, limit)
+            search = _Search(scope, case, most, written, root, buffer.cls, limit, way.shape)
             search.run(root, labels)
             count += search.count
             rest = min(rest, search.least)
-            candidates += ((search.floor(label), search, way, label, held) for label, held in search.found)
+            candidates += (
+                (search.floor(label, held), search, way, label, held) for label, held in search.found
+            )
     found: list[Column] = []
     for floor, search, way, label, held in sorted(candidates, key=lambda each: each[0]):
         reads = label.reads & scope.filled
@@ -110,8 +121,8 @@ def within(scope: Scope, key: Key, most: float, labels: int) -> list[tuple[int, 
     search = _Search(scope, LOOPS, most, scope.everything)
     search.run(key, labels)
     found = [
-        (label.reads & scope.filled, max(0.0, search.floor(label)))
-        for label, _ in search.found
+        (label.reads & scope.filled, max(0.0, search.floor(label, held)))
+        for label, held in search.found
         if label.items()[key].head != "Read"
     ]
     if search.full:
@@ -145,15 +156,22 @@ class _Search:
         root: Key | None = None,
         filled: str = "",
         limit: Callable[[int], float] | None = None,
+        shape: tuple[int, ...] | None = None,
     ) -> None:
         """``beside``: work of the kernel that is not in its labels. ``root``: a value that has to be computed here.
-        ``filled``: the buffer that is filled, if it is a kernel's; else what a kernel costs more is looked at."""
+        ``filled``: the buffer that is filled, if it is a kernel's; else what a kernel costs more is looked at. ``shape``: that
+        it has then."""
         self.scope, self.case, self.root, self.most, self.filled = scope, case, root, most, filled
         self.own = scope.bits[filled] if filled else 0
         self.value: Key | None = None
         self.beside, self.limit = beside, limit
         self.limits: dict[int, float] = {}
         self.before = 0.0 if filled else scope.problem.model.kernel(beside)
+        # loops over a shape run as suits that, whatever they compute; a Stream runs in its own way
+        spread = shape is not None and case == LOOPS and root is not None and not scope.streams(root)
+        self.shape = shape if spread else None
+        self.nothing = Ahead(0, (0.0,) * len(scope.fields), 0.0)
+        self.ahead: dict[Open, Ahead] = {}
         self.least = float("inf")
         self.full = False
         self.count = 0
@@ -185,8 +203,10 @@ class _Search:
             self.count += len(labels)
             if self.count > most:
                 self.full = True
-                rest = [*labels, *(label for more in self.pending.values() for label in more)]
-                self.least = min([self.least, *map(self.floor, rest)])
+                states = [(state, label) for state, more in self.pending.items() for label in more]
+                states += [(state, label) for label in labels]
+                floors = (self.floor(label, state.held, self._ahead(state)) for state, label in states)
+                self.least = min(self.least, *floors)
                 return
             self._expand(state, labels)
 
@@ -279,13 +299,14 @@ class _Search:
                 map(float.__le__, other.work, work)
             ):
                 return
-        filled = reads & self.scope.filled
+        ahead = self._ahead(state)
+        filled = (reads | ahead.must) & self.scope.filled
         limit = self.limits.get(filled)
         if limit is None:
             limit = float("inf") if self.limit is None else self.limit(filled) * (1 + 1e-9)
             self.limits[filled] = limit
-        if label.upper > min(limit, self.most):  # else it cannot be above them
-            floor = self.floor(label)
+        if self.shape is not None or label.upper + ahead.upper > min(limit, self.most):  # else it cannot be above them
+            floor = self.floor(label, state.held, ahead)
             if floor > limit:
                 return
             if floor > self.most:
@@ -321,14 +342,32 @@ class _Search:
             work = as_copy(work)
         return problem.model.kernel(problem.spread(work, way.shape, items))
 
-    def floor(self, label: Label) -> float:
-        """What a kernel that goes on from a label costs at least: as it stands, on a machine that is evenly full."""
-        scope, model = self.scope, self.scope.problem.model
+    def _ahead(self, state: State) -> Ahead:
+        known = self.ahead.get(state.open)
+        if known is None:
+            scope, must, work = self.scope, 0, self.nothing.work
+            for position, _ in state.open:
+                key = scope.order[position]
+                must |= scope.must((key,))
+                if scope.circle[position] < 0:  # of a circle, a part may be computed already
+                    work = tuple(map(max, work, scope.least_work[self.case][position]))
+            must = must & ~self.own if self.filled else 0
+            seconds = scope.problem.model.seconds(scope.whole(work)) + (scope.moving(must) if must else 0.0)
+            known = self.ahead[state.open] = Ahead(must, work, seconds)
+        return known
+
+    def floor(self, label: Label, held: Held, ahead: Ahead | None = None) -> float:
+        """What a kernel that goes on from a label costs at least: with what is ``ahead``, on a machine that is evenly full
+        where it is not known how it runs."""
+        scope, problem = self.scope, self.scope.problem
         if not self.filled and not scope.roofline:
             return 0.0
-        read = scope.bytes(label.reads) if self.filled else 0
-        work = self.beside + scope.whole(label.work) + Work(bytes_read=read)
-        least = model.kernel(work)
-        if work.strided_bytes:
-            least = min(least, model.kernel(as_copy(work)))
-        return least - self.before
+        ahead = ahead or self.nothing
+        read = scope.bytes(label.reads | ahead.must) if self.filled else 0
+        schedules = [what for _, what in held if isinstance(what, Schedule)] if self.case.tiled else []
+        work = self.beside + scope.whole(tuple(map(float.__add__, label.work, ahead.work)))
+        work += Work(bytes_read=read, schedule=schedules[0] if len(schedules) == 1 else None)
+        ways = [work, as_copy(work)] if work.strided_bytes else [work]
+        if self.shape is not None:
+            ways = [problem.spread(each, self.shape, {}) for each in ways]
+        return min(map(problem.model.kernel, ways)) - self.before

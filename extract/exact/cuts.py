@@ -26,8 +26,9 @@ class Cut:
     prices: tuple[float, ...]
 
 
-def cuts(problem: Problem, choice: Choice, outputs: frozenset[str]) -> list[Cut]:
+def cuts(problem: Problem, choice: Choice) -> list[Cut]:
     """The cuts of a program, first things first, where ``choice`` has few buffers between its kernels."""
+    outputs = frozenset(problem.view.graph.outputs)
     seconds = {kernel.buffer.cls: kernel.seconds for kernel in choice.kernels}
     order = list(seconds)
     users = _users(problem, choice)
@@ -44,6 +45,8 @@ def cuts(problem: Problem, choice: Choice, outputs: frozenset[str]) -> list[Cut]
         if len(prices) <= MAX_WIDTH and name == dearest and prices[name] > seconds[name]:
             kept = (price if price > seconds[each] else 0.0 for each, price in prices.items())
             found.append(Cut(tuple(prices), tuple(kept)))
+        elif tuple(prices) == (name,):
+            found.append(Cut((name,), (min(seconds[name], 2 * prices[name]),)))
     return found
 
 

@@ -12,8 +12,9 @@ or that the target refuses) is part of the problem.
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..choice import Choice, Kernel, Key
@@ -21,9 +22,10 @@ from ..pricing import priced
 from ..problem import Problem
 from ..view import Item
 from .columns import Columns, columns, within
+from .cuts import Cut, cuts
 from .dag import Dag, Node, components, taken
 from .ilp import TOLERANCE, Limits, solve
-from .parts import Part, canonical, parts, whole
+from .parts import Part, canonical, parts
 from .proof import Effort, Proof
 from .relaxed import relaxed
 from .scope import INSIDE, Scope
@@ -34,6 +36,9 @@ LABELS = 20_000
 
 SMALL = 300
 """Options of a program that is not cut into parts."""
+
+LARGE = 450
+"""Options of a part that is put together of others."""
 
 TRIAL = 1_000
 """Of the first search for a buffer's kernels, which is to find some of the best."""
@@ -65,27 +70,30 @@ class _Meter:
 
 def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proof]:
     """The cheapest choice for ``problem`` that is found, never dearer than ``start``, and what is known of it. A small
-    program is looked at whole, a large one in parts, and whole after that where this leaves a gap.
+    program is looked at whole, a large one in parts: where two of them do not agree on what is between them, they are looked
+    at as one.
 
     Which one it is depends on time only where ``Proof.limit`` is "seconds"."""
     began = time.perf_counter()
     meter = _Meter(effort)
     best, bound, limit = start, 0.0, ""
-    answers: list[_Solved] = []
-    divided = [] if problem.size <= SMALL else parts(problem, start)
-    sizes: tuple[int, int] | None = None
-    for division in (divided, [whole(problem)]) if len(divided) > 1 else ([whole(problem)],):
-        solved, least, kernels = _divided(problem, division, meter)
-        sizes = sizes or (len(division), len(solved))
-        known = [answer for answer in solved if answer is not None]
-        answers += known
+    known: dict[tuple[object, ...], _Solved | None] = {}
+    at = cuts(problem, start) if problem.size > SMALL else []
+    while True:
+        division, at = parts(problem, at)
+        answers = [_answer(problem, part, known, meter) for part in division]
+        least, kernels = _together(problem, answers)
         bound = max(bound, least)
-        limit = meter.limit or next((answer.limit for answer in known if answer.limit), "")
+        found = [each.solved for each in answers if each.solved is not None]
+        limit = meter.limit or next((answer.limit for answer in found if answer.limit), "")
         choice = _assembled(problem, {kernel.buffer.cls: kernel for kernel in start.kernels} | kernels)
         if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
             best = choice
-        if meter.limit or bound >= best.seconds * (1 - TOLERANCE):
+        loose = {number for number in range(len(at)) if not _agree(*answers[number : number + 2])}
+        kept = _kept(at, loose, [len(each.part.options) for each in answers])
+        if meter.limit or len(kept) == len(at) or bound >= best.seconds * (1 - TOLERANCE):
             break
+        at = kept
     if bound < best.seconds * (1 - TOLERANCE):
         bound = max(bound, relaxed(problem))
     optimal = bound >= best.seconds * (1 - TOLERANCE)
@@ -95,32 +103,14 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
         optimal,
         start.seconds,
         time.perf_counter() - began,
-        *(sizes or (1, 1)),
-        sum(answer.weighed for answer in answers),
-        sum(answer.variables for answer in answers),
-        sum(answer.cuts for answer in answers),
+        len(answers),
+        len({id(answer.solved) for answer in answers}),
+        sum(answer.weighed for answer in known.values() if answer),
+        sum(answer.variables for answer in known.values() if answer),
+        sum(answer.cuts for answer in known.values() if answer),
         "" if optimal else limit or "cuts",
     )
     return best, proof
-
-
-def _divided(
-    problem: Problem, division: Sequence[Part], meter: _Meter
-) -> tuple[list[_Solved | None], float, dict[str, Kernel]]:
-    """The solutions of parts that differ, a bound of the whole, and the kernels of the parts that are solved."""
-    solved: dict[tuple[object, ...], _Solved | None] = {}
-    bound = 0.0
-    kernels: dict[str, Kernel] = {}
-    for part in division:
-        bound -= sum(part.prices)
-        form, keys, buffers = canonical(problem, part)
-        if form not in solved:
-            solved[form] = _solved(problem, part, keys, buffers, meter)
-        answer = solved[form]
-        if answer is not None:
-            bound += answer.bound
-            kernels |= answer.kernels(problem, keys, buffers) or {}
-    return list(solved.values()), bound, kernels
 
 
 # ---- one part -----------------------------------------------------------------------------------------------------------
@@ -129,10 +119,12 @@ def _divided(
 @dataclass(frozen=True)
 class _Solved:
     """The solution of a part, by numbers: so it is one of all that are equal to it. ``bound``: of the part's kernels,
-    with what is charged.
+    with what is charged. ``filled``: of what the part makes, what it fills; ``read``: of what it is given, what it pays for.
     ``chosen``: for each buffer that is filled, the way and (value, option) of its kernel."""
 
     bound: float
+    filled: tuple[bool, ...]
+    read: tuple[bool, ...]
     chosen: Mapping[int, tuple[int, tuple[tuple[int, int], ...]]]
     weighed: int
     variables: int
@@ -154,6 +146,63 @@ class _Solved:
                 return None
             found[buffer.cls] = kernel
         return found
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What is known of a part. ``keys``, ``buffers``: those that the numbers of its solution stand for."""
+
+    part: Part
+    keys: tuple[Key, ...]
+    buffers: tuple[str, ...]
+    solved: _Solved | None
+
+
+def _answer(
+    problem: Problem, part: Part, known: dict[tuple[object, ...], _Solved | None], meter: _Meter
+) -> _Answer:
+    """The solution of a part; of those that are equal, one is solved."""
+    form, keys, buffers = canonical(problem, part)
+    if known.get(form) is None:
+        known[form] = _solved(problem, part, keys, buffers, meter)
+    return _Answer(part, keys, buffers, known[form])
+
+
+def _together(problem: Problem, answers: Sequence[_Answer]) -> tuple[float, dict[str, Kernel]]:
+    """A bound of the whole, and the kernels of the parts that are solved."""
+    bound = 0.0
+    kernels: dict[str, Kernel] = {}
+    for each in answers:
+        bound -= sum(each.part.prices)
+        if each.solved is not None:
+            bound += each.solved.bound
+            kernels |= each.solved.kernels(problem, each.keys, each.buffers) or {}
+    return bound, kernels
+
+
+def _agree(before: _Answer, after: _Answer) -> bool:
+    """Whether what a part fills for the next one is what that reads: then nothing is lost by the cut."""
+    return (
+        before.solved is not None
+        and after.solved is not None
+        and before.solved.filled == after.solved.read
+        and all(before.solved.filled)
+    )
+
+
+def _kept(at: Sequence[Cut], loose: Collection[int], sizes: Sequence[int]) -> list[Cut]:
+    """The cuts without those that are loose, as far as the parts are not too large then: the widest first, and such as are
+    equal together, so that equal layers stay equal. ``sizes``: of the parts."""
+    kept = set(range(len(at)))
+    kinds: dict[tuple[float, ...], list[int]] = {}
+    for number in sorted(loose):
+        kinds.setdefault((-len(at[number].names), *at[number].prices), []).append(number)
+    for _, alike in sorted(kinds.items()):
+        fewer = kept - set(alike)
+        ends = [-1, *sorted(fewer), len(at)]
+        if all(sum(sizes[a + 1 : b + 1]) <= LARGE for a, b in itertools.pairwise(ends) if b - a > 1):
+            kept = fewer
+    return [at[number] for number in sorted(kept)]
 
 
 def _solved(
@@ -196,7 +245,9 @@ def _solved(
                 chosen[buffers.index(twin)] = ways.index(column.way.root), picked
     limit = answer.limit or ("steps" if any(each.rest is not None for each in found.values()) else "")
     count = sum(len(each.found) for each in found.values())
-    return _Solved(answer.bound, chosen, count, answer.variables, answer.cuts, limit)
+    filled = tuple(answer.solution[f"made {name}"] == 0 for name in part.made)
+    read = tuple(name in nodes for name in part.given)
+    return _Solved(answer.bound, filled, read, chosen, count, answer.variables, answer.cuts, limit)
 
 
 def _weighed(scope: Scope, meter: _Meter) -> tuple[dict[str, Columns], dict[str, float]] | None:

@@ -12,11 +12,11 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from ..choice import Choice, Key
+from ..choice import Key
 from ..cost.model import Work
 from ..problem import Option, Problem
 from ..view import Item
-from .cuts import Cut, cuts
+from .cuts import Cut
 
 FIELDS = tuple(field.name for field in fields(Work) if field.name != "schedule")
 """What adds up in a Work."""
@@ -106,17 +106,18 @@ def whole(problem: Problem) -> Part:
     return _walk(_Program(problem), (), tuple(dict.fromkeys(problem.view.graph.outputs)), ())
 
 
-def parts(problem: Problem, choice: Choice) -> list[Part]:
-    """The program, first things first, cut where ``choice`` is narrow; one part where no cut can be used."""
+def parts(problem: Problem, at: Sequence[Cut]) -> tuple[list[Part], list[Cut]]:
+    """The program, first things first, in parts between the cuts ``at``, and those of them that could be used: cut ``n`` is
+    between the parts n and n + 1."""
     outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
-    at = cuts(problem, choice, frozenset(outputs))
+    at = list(at)
     while True:
         program = _Program(problem, [cut.names for cut in at])
         ends = [Cut((), ()), *at, Cut(outputs, (0.0,) * len(outputs))]
         found = [_between(program, before, after, outputs) for before, after in itertools.pairwise(ends)]
         bad = _bad(program, found)
         if not bad:
-            return found
+            return found, at
         at = [cut for number, cut in enumerate(at) if number not in bad]
 
 

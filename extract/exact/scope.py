@@ -332,6 +332,19 @@ class Scope:
                     found[key], shrunk = common, True
         return found
 
+    @cached_property
+    def least_work(self) -> dict[Case, list[tuple[float, ...]]]:
+        """For each value, the work that it is at least, with all that it is computed from, by position."""
+        zero = (0.0,) * len(self.fields)
+        return {
+            case: [tuple(map(min, zip(*ways, strict=True))) if ways else zero for ways in found]
+            for case, found in self._ways.items()
+        }
+
+    def streams(self, root: Key) -> bool:
+        """Whether a kernel from ``root`` may hold a Stream."""
+        return "Stream" in self._heads(root)
+
     def must(self, keys: Iterable[Key]) -> int:
         """The filled buffers that every kernel reads which computes one of these values."""
         found = self.filled
@@ -339,14 +352,18 @@ class Scope:
             found &= self._must.get(key, self.filled)
         return found
 
-    def cases(self, root: Key) -> list[Case]:
-        """The kinds of kernels that there may be from ``root``."""
+    def _heads(self, root: Key) -> frozenset[str]:
+        """What there may be in a kernel from ``root``."""
         found, stack = {root}, [root]
         while stack:
             fresh = self.edges[stack.pop()] - found
             found |= fresh
             stack += fresh
-        heads = {option.item.head for key in found for option in self.options[key]}
+        return frozenset(option.item.head for key in found for option in self.options[key])
+
+    def cases(self, root: Key) -> list[Case]:
+        """The kinds of kernels that there may be from ``root``."""
+        heads = self._heads(root)
         tiled = [case for case in self.tiled if case.name != "scan" or "Scan" in heads]
         return [*tiled, LOOPS] if "Contract" in heads else [LOOPS]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from .columns import Columns
 from .scope import Scope, bits
 
-WAYS = 8
+WAYS = 64
 """Ways to fill a buffer that others are held against."""
 
 
