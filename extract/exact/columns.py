@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..choice import COPYING, Key, as_copy
@@ -168,8 +168,9 @@ class _Search:
         self.limits: dict[int, float] = {}
         self.before = 0.0 if filled else scope.problem.model.kernel(beside)
         # loops over a shape run as suits that, whatever they compute; a Stream runs in its own way
+        tiling = scope.problem.tiling
         spread = shape is not None and case == LOOPS and root is not None and not scope.streams(root)
-        self.shape = shape if spread else None
+        self.loops = list(tiling.loops(shape)) if spread and tiling is not None and shape is not None else []
         self.nothing = Ahead(0, (0.0,) * len(scope.fields), 0.0)
         self.ahead: dict[Open, Ahead] = {}
         self.least = float("inf")
@@ -305,8 +306,9 @@ class _Search:
         if limit is None:
             limit = float("inf") if self.limit is None else self.limit(filled) * (1 + 1e-9)
             self.limits[filled] = limit
-        if self.shape is not None or label.upper + ahead.upper > min(limit, self.most):  # else it cannot be above them
-            floor = self.floor(label, state.held, ahead)
+        least = min(limit, self.most)
+        if self.loops or label.upper + ahead.upper > least:  # else it cannot be above them
+            floor = self.floor(label, state.held, ahead, least)
             if floor > limit:
                 return
             if floor > self.most:
@@ -356,18 +358,26 @@ class _Search:
             known = self.ahead[state.open] = Ahead(must, work, seconds)
         return known
 
-    def floor(self, label: Label, held: Held, ahead: Ahead | None = None) -> float:
+    def floor(self, label: Label, held: Held, ahead: Ahead | None = None, enough: float = 0.0) -> float:
         """What a kernel that goes on from a label costs at least: with what is ``ahead``, on a machine that is evenly full
-        where it is not known how it runs."""
-        scope, problem = self.scope, self.scope.problem
+        where it is not known how it runs. Or else some way in which it costs no more than ``enough``."""
+        scope = self.scope
         if not self.filled and not scope.roofline:
             return 0.0
         ahead = ahead or self.nothing
         read = scope.bytes(label.reads | ahead.must) if self.filled else 0
-        schedules = [what for _, what in held if isinstance(what, Schedule)] if self.case.tiled else []
+        schedules = [what for _, what in held if isinstance(what, Schedule)] if self.case.tiled else self.loops
         work = self.beside + scope.whole(tuple(map(float.__add__, label.work, ahead.work)))
-        work += Work(bytes_read=read, schedule=schedules[0] if len(schedules) == 1 else None)
-        ways = [work, as_copy(work)] if work.strided_bytes else [work]
-        if self.shape is not None:
-            ways = [problem.spread(each, self.shape, {}) for each in ways]
-        return min(map(problem.model.kernel, ways)) - self.before
+        work += Work(bytes_read=read)
+        if len(schedules) == 1 or not self.case.tiled:
+            ways = [replace(work, schedule=schedule) for schedule in schedules] or [work]
+        else:
+            ways = [work]
+        if work.strided_bytes:
+            ways += [as_copy(way) for way in ways]
+        least = float("inf")
+        for way in ways:
+            least = min(least, scope.problem.model.kernel(way) - self.before)
+            if least <= enough:
+                break
+        return least

@@ -7,8 +7,8 @@ avoid it. A buffer that is cheap to do without is free, and what it takes to fil
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ..choice import Choice, Key
 from ..cost.model import Work
@@ -16,6 +16,9 @@ from ..problem import Option, Problem
 
 MAX_WIDTH = 6
 """Buffers that cross a cut at most."""
+
+NEAR = 1.5
+"""The ratio of two prices that are made one at most."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,24 @@ def cuts(problem: Problem, choice: Choice) -> list[Cut]:
             found.append(Cut(tuple(prices), tuple(kept)))
         elif tuple(prices) == (name,):
             found.append(Cut((name,), (min(seconds[name], 2 * prices[name]),)))
-    return found
+    return _alike(problem, found)
+
+
+def _alike(problem: Problem, found: Sequence[Cut]) -> list[Cut]:
+    """The cuts, with one price for those through buffers of the same shapes that are priced about the same: so equal layers
+    are equal parts, although ``choice`` ends their kernels a little differently at the program's ends."""
+    buffers = problem.view.buffers
+    kept: list[Cut] = []
+    for cut in found:
+        shapes = [(buffers[name].shape, buffers[name].dtype) for name in cut.names]
+        prices = cut.prices
+        for other in kept:
+            near = all(a <= NEAR * b and b <= NEAR * a for a, b in zip(prices, other.prices, strict=False))
+            if near and shapes == [(buffers[name].shape, buffers[name].dtype) for name in other.names]:
+                prices = other.prices
+                break
+        kept.append(replace(cut, prices=prices))
+    return kept
 
 
 def _users(problem: Problem, choice: Choice) -> dict[str, list[tuple[int, float]]]:
