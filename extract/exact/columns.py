@@ -19,7 +19,7 @@ from ..cost.schedule import Schedule
 from ..pricing import priced
 from ..view import Buffer, Item, Way
 from .parts import INSIDE
-from .scope import LOOPS, Case, Contexts, Held, Open, Scope
+from .scope import LOOPS, Case, Contexts, Cover, Held, Open, Scope
 
 PLAIN: Contexts = frozenset([()])
 """Of a value that depends on no reduction's axes."""
@@ -56,15 +56,6 @@ class State(NamedTuple):
     open: Open
     fixed: tuple[tuple[int, int, Contexts], ...]
     held: Held
-
-
-class Ahead(NamedTuple):
-    """What is still to be computed in a state, at least. ``must``: bit set of buffers that are read for it. ``work``: by field
-    of the scope, no more than the dearest of its values takes. ``upper``: about what both cost, in seconds."""
-
-    must: int
-    work: tuple[float, ...]
-    upper: float
 
 
 class Column(NamedTuple):
@@ -171,8 +162,8 @@ class _Search:
         tiling = scope.problem.tiling
         spread = shape is not None and case == LOOPS and root is not None and not scope.streams(root)
         self.loops = list(tiling.loops(shape)) if spread and tiling is not None and shape is not None else []
-        self.nothing = Ahead(0, (0.0,) * len(scope.fields), 0.0)
-        self.ahead: dict[Open, Ahead] = {}
+        self.nothing = Cover(0, (0.0,) * len(scope.fields))
+        self.ahead: dict[Open, list[tuple[Cover, float]]] = {}
         self.least = float("inf")
         self.full = False
         self.count = 0
@@ -206,7 +197,11 @@ class _Search:
                 self.full = True
                 states = [(state, label) for state, more in self.pending.items() for label in more]
                 states += [(state, label) for label in labels]
-                floors = (self.floor(label, state.held, self._ahead(state)) for state, label in states)
+                floors = (
+                    self.floor(label, state.held, cover)
+                    for state, label in states
+                    for cover, _ in self._ahead(state)
+                )
                 self.least = min(self.least, *floors)
                 return
             self._expand(state, labels)
@@ -300,20 +295,8 @@ class _Search:
                 map(float.__le__, other.work, work)
             ):
                 return
-        ahead = self._ahead(state)
-        filled = (reads | ahead.must) & self.scope.filled
-        limit = self.limits.get(filled)
-        if limit is None:
-            limit = float("inf") if self.limit is None else self.limit(filled) * (1 + 1e-9)
-            self.limits[filled] = limit
-        least = min(limit, self.most)
-        if self.loops or label.upper + ahead.upper > least:  # else it cannot be above them
-            floor = self.floor(label, state.held, ahead, least)
-            if floor > limit:
-                return
-            if floor > self.most:
-                self.least = min(self.least, floor)
-                return
+        if not self._worthwhile(state, label):
+            return
         known[:] = [
             other
             for other in known
@@ -344,28 +327,49 @@ class _Search:
             work = as_copy(work)
         return problem.model.kernel(problem.spread(work, way.shape, items))
 
-    def _ahead(self, state: State) -> Ahead:
+    def _worthwhile(self, state: State, label: Label) -> bool:
+        """Whether a kernel that goes on from a label may be of use, in one of the ways in which it may go on."""
+        dearer = float("inf")
+        for cover, upper in self._ahead(state):
+            filled = (label.reads | cover.reads) & self.scope.filled
+            limit = self.limits.get(filled)
+            if limit is None:
+                limit = float("inf") if self.limit is None else self.limit(filled) * (1 + 1e-9)
+                self.limits[filled] = limit
+            enough = min(limit, self.most)
+            if not self.loops and label.upper + upper <= enough:  # then it cannot be above them
+                return True
+            floor = self.floor(label, state.held, cover, enough)
+            if floor <= enough:
+                return True
+            if floor <= limit:
+                dearer = min(dearer, floor)
+        self.least = min(self.least, dearer)
+        return False
+
+    def _ahead(self, state: State) -> list[tuple[Cover, float]]:
+        """The ways to go on from a state, each with about what it costs at most, in seconds."""
         known = self.ahead.get(state.open)
         if known is None:
-            scope, must, work = self.scope, 0, self.nothing.work
-            for position, _ in state.open:
-                key = scope.order[position]
-                must |= scope.must((key,))
-                if scope.circle[position] < 0:  # of a circle, a part may be computed already
-                    work = tuple(map(max, work, scope.least_work[self.case][position]))
-            must = must & ~self.own if self.filled else 0
-            seconds = scope.problem.model.seconds(scope.whole(work)) + (scope.moving(must) if must else 0.0)
-            known = self.ahead[state.open] = Ahead(must, work, seconds)
+            scope, model = self.scope, self.scope.problem.model
+            covers = scope.together([position for position, _ in state.open], self.case)
+            if not self.filled:  # what it reads is looked at later
+                covers = [Cover(0, scope.least(covers))]
+            known = self.ahead[state.open] = [
+                (cover, model.seconds(scope.whole(cover.work) + Work(bytes_read=scope.bytes(cover.reads))))
+                for cover in covers
+                if not cover.reads & self.own
+            ]
         return known
 
-    def floor(self, label: Label, held: Held, ahead: Ahead | None = None, enough: float = 0.0) -> float:
+    def floor(self, label: Label, held: Held, ahead: Cover | None = None, enough: float = 0.0) -> float:
         """What a kernel that goes on from a label costs at least: with what is ``ahead``, on a machine that is evenly full
         where it is not known how it runs. Or else some way in which it costs no more than ``enough``."""
         scope = self.scope
         if not self.filled and not scope.roofline:
             return 0.0
         ahead = ahead or self.nothing
-        read = scope.bytes(label.reads | ahead.must) if self.filled else 0
+        read = scope.bytes(label.reads | ahead.reads) if self.filled else 0
         schedules = [what for _, what in held if isinstance(what, Schedule)] if self.case.tiled else self.loops
         work = self.beside + scope.whole(tuple(map(float.__add__, label.work, ahead.work)))
         work += Work(bytes_read=read)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..choice import COPYING, Key, bound_axes
 from ..cost.model import Roofline, Work
@@ -55,6 +55,18 @@ class Case:
 LOOPS = Case("loops", False, False)
 
 
+class Cover(NamedTuple):
+    """What some of the ways to have a value have in common: every one of them reads at least the buffers of the bit set
+    ``reads``, and is at least ``work``, by field of the scope."""
+
+    reads: int
+    work: tuple[float, ...]
+
+
+COVERS = 6
+"""Of a value at most."""
+
+
 class Scope:
     """What kernels are made of: the values of a program, or of a part of it."""
 
@@ -97,6 +109,7 @@ class Scope:
         self.position = {key: number for number, key in enumerate(self.order)}
         self.roofline = isinstance(problem.model, Roofline)
         self.dropped: set[tuple[Case, int, int]] = set()
+        self._covers: dict[Case, list[list[Cover]]] = {}
         self._bytes: dict[int, int] = {}
         self._moving: dict[int, float] = {}
         self._seconds: dict[tuple[int, int, Case], float] = {}
@@ -164,8 +177,9 @@ class Scope:
             if limit < float("inf"):
                 for case, least in self._least.items():
                     for number, seconds in enumerate(least[position]):
-                        if seconds >= limit:
+                        if seconds >= limit and (case, position, number) not in self.dropped:
                             self.dropped.add((case, position, number))
+                            del self._covers.get(case, [])[position:]  # users come after their operands
 
     def readable(self, key: Key) -> Iterator[str]:
         """The buffers that a value may be read from."""
@@ -332,14 +346,42 @@ class Scope:
                     found[key], shrunk = common, True
         return found
 
-    @cached_property
-    def least_work(self) -> dict[Case, list[tuple[float, ...]]]:
-        """For each value, the work that it is at least, with all that it is computed from, by position."""
+    def covers(self, position: int, case: Case) -> list[Cover]:
+        """The ways to have a value within a kernel."""
+        found = self._covers.setdefault(case, [])
+        while len(found) <= position:
+            found.append(self._cover(len(found), case))
+        return found[position]
+
+    def _cover(self, position: int, case: Case) -> list[Cover]:
         zero = (0.0,) * len(self.fields)
-        return {
-            case: [tuple(map(min, zip(*ways, strict=True))) if ways else zero for ways in found]
-            for case, found in self._ways.items()
-        }
+        key, result = self.order[position], list[Cover]()
+        if self.circle[position] >= 0:  # a part of it may be computed already
+            return [Cover(self._must[key], zero)]
+        for number, option in enumerate(self.options[key]):
+            stored = key[0] in self.problem.stored and option.item.head != "Read"
+            if not stored and (case, position, number) not in self.dropped:
+                own, _ = self.work(position, number, case)
+                read = self.reads(key, option.item)
+                below = self.together([self.position[child] for child in option.children], case)
+                result += (Cover(read | each.reads, tuple(map(float.__add__, own, each.work))) for each in below)
+        return fewer(result) or [Cover(0, zero)]
+
+    def together(self, positions: Iterable[int], case: Case) -> list[Cover]:
+        """The ways to have all of these values within a kernel, each computed once."""
+        found = [Cover(0, (0.0,) * len(self.fields))]
+        for position in positions:
+            found = fewer(
+                [
+                    Cover(a.reads | b.reads, tuple(map(max, a.work, b.work)))
+                    for a in found
+                    for b in self.covers(position, case)
+                ]
+            )
+        return found
+
+    def least(self, covers: Iterable[Cover]) -> tuple[float, ...]:
+        return tuple(map(min, zip(*(each.work for each in covers), strict=True)))
 
     def streams(self, root: Key) -> bool:
         """Whether a kernel from ``root`` may hold a Stream."""
@@ -378,6 +420,24 @@ class Scope:
 
 def _reads(option: Option) -> bool:
     return option.item.head == "Read" and option.item is not INSIDE
+
+
+def fewer(covers: list[Cover]) -> list[Cover]:
+    """A few covers that say no more than these do: without those that others imply, and the most alike made one."""
+    kept: list[Cover] = []
+    for each in sorted(set(covers), key=lambda each: (each.reads.bit_count(), each.reads, each.work)):
+        if not any(
+            other.reads & ~each.reads == 0 and all(map(float.__le__, other.work, each.work)) for other in kept
+        ):
+            kept.append(each)
+    while len(kept) > COVERS:
+        _, i, j = min(
+            ((kept[i].reads ^ kept[j].reads).bit_count(), i, j) for j in range(len(kept)) for i in range(j)
+        )
+        one, two = kept[i], kept[j]
+        kept[i] = Cover(one.reads & two.reads, tuple(map(min, one.work, two.work)))
+        del kept[j]
+    return kept
 
 
 def bits(mask: int) -> Iterator[int]:
