@@ -21,6 +21,7 @@ from ..choice import Choice, Kernel, Key
 from ..pricing import priced
 from ..problem import Problem
 from ..view import Item
+from .chains import stored
 from .columns import Columns, columns, within
 from .cuts import Cut, cuts
 from .dag import Dag, Node, components, taken
@@ -78,22 +79,31 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
     meter = _Meter(effort)
     best, bound, limit = start, 0.0, ""
     known: dict[tuple[object, ...], _Solved | None] = {}
-    at = cuts(problem, start) if problem.size > SMALL else []
+    large = problem.size > SMALL
+    at, loosely = cuts(problem, start) if large else [], large
     while True:
         division, at = parts(problem, at)
-        answers = [_answer(problem, part, known, meter) for part in division]
+        answers = [_answer(problem, part, known, meter, loosely) for part in division]
         least, kernels = _together(problem, answers)
         bound = max(bound, least)
         found = [each.solved for each in answers if each.solved is not None]
         limit = meter.limit or next((answer.limit for answer in found if answer.limit), "")
-        choice = _assembled(problem, {kernel.buffer.cls: kernel for kernel in start.kernels} | kernels)
+        held = stored(problem, kernels) if loosely else kernels
+        choice = None
+        if held is not None:
+            choice = _assembled(problem, {kernel.buffer.cls: kernel for kernel in start.kernels} | held)
         if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
             best = choice
+        if meter.limit or bound >= best.seconds * (1 - TOLERANCE):
+            break
         loose = {number for number in range(len(at)) if not _agree(*answers[number : number + 2])}
         kept = _kept(at, loose, [len(each.part.options) for each in answers])
-        if meter.limit or len(kept) == len(at) or bound >= best.seconds * (1 - TOLERANCE):
+        if len(kept) < len(at):
+            at = kept
+        elif loosely:
+            loosely = False
+        else:
             break
-        at = kept
     if bound < best.seconds * (1 - TOLERANCE):
         bound = max(bound, relaxed(problem))
     optimal = bound >= best.seconds * (1 - TOLERANCE)
@@ -159,12 +169,13 @@ class _Answer:
 
 
 def _answer(
-    problem: Problem, part: Part, known: dict[tuple[object, ...], _Solved | None], meter: _Meter
+    problem: Problem, part: Part, known: dict[tuple[object, ...], _Solved | None], meter: _Meter, loosely: bool
 ) -> _Answer:
     """The solution of a part; of those that are equal, one is solved."""
     form, keys, buffers = canonical(problem, part)
+    form = (loosely, *form)
     if known.get(form) is None:
-        known[form] = _solved(problem, part, keys, buffers, meter)
+        known[form] = _solved(problem, part, keys, buffers, meter, loosely)
     return _Answer(part, keys, buffers, known[form])
 
 
@@ -206,10 +217,10 @@ def _kept(at: Sequence[Cut], loose: Collection[int], sizes: Sequence[int]) -> li
 
 
 def _solved(
-    problem: Problem, part: Part, keys: Sequence[Key], buffers: Sequence[str], meter: _Meter
+    problem: Problem, part: Part, keys: Sequence[Key], buffers: Sequence[str], meter: _Meter, loosely: bool
 ) -> _Solved | None:
     """The part's cheapest kernels; None where too little is left to look for them."""
-    scope = Scope(problem, part)
+    scope = Scope(problem, part, loosely)
     weighed = _weighed(scope, meter)
     if weighed is None:
         return None
@@ -240,7 +251,7 @@ def _solved(
         picked = tuple((place[key], _option(problem, key, item)) for key, item in items.items())
         chosen[number] = problem.view.buffers[name].ways.index(column.way), picked
         for twin, other in scope.same.items():
-            if other == name and twin in read:
+            if other == name and twin in read and twin not in scope.chained:
                 ways = [way.root for way in problem.view.buffers[twin].ways]
                 chosen[buffers.index(twin)] = ways.index(column.way.root), picked
     limit = answer.limit or ("steps" if any(each.rest is not None for each in found.values()) else "")

@@ -14,6 +14,7 @@ from ..choice import COPYING, Key, bound_axes
 from ..cost.model import Roofline, Work
 from ..problem import Option, Problem
 from ..view import Item
+from .chains import chains, firsts
 from .dag import components
 from .parts import FIELDS, INSIDE, Part
 
@@ -68,9 +69,10 @@ COVERS = 6
 
 
 class Scope:
-    """What kernels are made of: the values of a program, or of a part of it."""
+    """What kernels are made of: the values of a program, or of a part of it. ``loosely``: the buffers of a chain are taken
+    as one (``chains.py``), which gives a bound."""
 
-    def __init__(self, problem: Problem, part: Part) -> None:
+    def __init__(self, problem: Problem, part: Part, loosely: bool = False) -> None:
         self.problem, self.part = problem, part
         buffers = problem.view.buffers
         reads = (
@@ -81,13 +83,19 @@ class Scope:
         )
         names = dict.fromkeys(str(name) for name in (*part.given, *part.buffers, *reads))
         self.bits = {name: 1 << number for number, name in enumerate(names)}
-        self.same = self._twins()  # a buffer that is filled as another is, -> that
+        self.same = self._twins()  # a buffer that is filled as another is, or with another, -> that
+        self.chained: dict[str, str] = {}
+        if loosely:
+            names = [name for name in part.buffers if name not in self.same and name not in part.made]
+            self.chained |= firsts(chains(problem, part.options, names))
+            self.same |= self.chained
+            self.same = {name: self.same.get(other, other) for name, other in self.same.items()}
         self.bits |= {name: self.bits[other] for name, other in self.same.items()}
         self.buffers = tuple(name for name in part.buffers if name not in self.same)
-        self.sizes = {
-            bit: part.inside_bytes if name == INSIDE.payload[0] else problem.bytes(buffers[name])
-            for name, bit in self.bits.items()
-        }
+        self.sizes: dict[int, int] = {}
+        for name, bit in self.bits.items():
+            size = part.inside_bytes if name == INSIDE.payload[0] else problem.bytes(buffers[name])
+            self.sizes[bit] = min(size, self.sizes.get(bit, size))
         self.filled = sum(
             {bit for name, bit in self.bits.items() if name in buffers and buffers[name].arg is None}
         )
@@ -171,6 +179,7 @@ class Scope:
             limit = float("inf")
             for option in self.options[key]:
                 name = str(option.item.payload[0]) if option.item.head == "Read" else ""
+                name = self.same.get(name, name)
                 if name in worth:
                     read = self.problem.work(key, option.item) + Work(bytes_read=self.sizes[self.bits[name]])
                     limit = min(limit, worth[name] + self.problem.model.seconds(read))
@@ -193,7 +202,7 @@ class Scope:
         found: dict[str, list[int]] = {}
         for position, key in enumerate(self.order):
             for name in () if key[1] else self.readable(key):
-                found.setdefault(name, []).append(position)
+                found.setdefault(self.same.get(name, name), []).append(position)
         return found
 
     @cached_property
