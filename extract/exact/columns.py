@@ -352,7 +352,7 @@ class _Search:
         known = self.ahead.get(state.open)
         if known is None:
             scope, model = self.scope, self.scope.problem.model
-            covers = scope.together([position for position, _ in state.open], self.case)
+            covers = scope.together(tuple(position for position, _ in state.open), self.case)
             if not self.filled:  # what it reads is looked at later
                 covers = [Cover(0, scope.least(covers))]
             known = self.ahead[state.open] = [

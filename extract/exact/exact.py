@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..choice import Choice, Kernel, Key
@@ -22,7 +22,7 @@ from ..pricing import priced
 from ..problem import Problem
 from ..view import Item
 from .chains import stored
-from .columns import Columns, columns, within
+from .columns import Column, Columns, columns, within
 from .cuts import Cut, cuts
 from .dag import Dag, Node, components, taken
 from .ilp import TOLERANCE, Limits, solve
@@ -96,8 +96,7 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
             best = choice
         if meter.limit or bound >= best.seconds * (1 - TOLERANCE):
             break
-        loose = {number for number in range(len(at)) if not _agree(*answers[number : number + 2])}
-        kept = _kept(at, loose, [len(each.part.options) for each in answers])
+        kept = _kept(at, answers)
         if len(kept) < len(at):
             at = kept
         elif loosely:
@@ -129,10 +128,11 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
 @dataclass(frozen=True)
 class _Solved:
     """The solution of a part, by numbers: so it is one of all that are equal to it. ``bound``: of the part's kernels,
-    with what is charged. ``filled``: of what the part makes, what it fills; ``read``: of what it is given, what it pays for.
+    with what is charged. ``filled``: of what the part makes, what it fills; ``read``: of what it is given, what it pays for. ``slack``: what it costs more to fill and read all of that.
     ``chosen``: for each buffer that is filled, the way and (value, option) of its kernel."""
 
     bound: float
+    slack: float
     filled: tuple[bool, ...]
     read: tuple[bool, ...]
     chosen: Mapping[int, tuple[int, tuple[tuple[int, int], ...]]]
@@ -144,12 +144,10 @@ class _Solved:
     def kernels(
         self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str]
     ) -> dict[str, Kernel] | None:
-        """The kernels in a part of these keys and buffers; None where one of them stands for many."""
+        """The kernels in a part of these keys and buffers."""
         found: dict[str, Kernel] = {}
         for number, (way, picked) in self.chosen.items():
             buffer = problem.view.buffers[buffers[number]]
-            if any(option < 0 for _, option in picked):
-                return None
             items = {keys[place]: problem.options[keys[place]][option].item for place, option in picked}
             kernel = priced(problem, buffer, buffer.ways[way], items)
             if kernel is None:
@@ -191,25 +189,31 @@ def _together(problem: Problem, answers: Sequence[_Answer]) -> tuple[float, dict
     return bound, kernels
 
 
-def _agree(before: _Answer, after: _Answer) -> bool:
-    """Whether what a part fills for the next one is what that reads: then nothing is lost by the cut."""
-    return (
-        before.solved is not None
-        and after.solved is not None
-        and before.solved.filled == after.solved.read
-        and all(before.solved.filled)
-    )
+def _loose(before: _Answer, after: _Answer) -> float:
+    """What is lost at most by the cut between two parts that do not agree on it, in seconds; 0 where they do."""
+    lost = 0.0
+    for answer, other in ((before, "filled"), (after, "read")):
+        if answer.solved is None:
+            return float("inf")
+        if answer.solved.slack > TOLERANCE * answer.solved.bound:
+            lost += answer.solved.slack / (2 if all(getattr(answer.solved, other)) else 1)
+    return lost
 
 
-def _kept(at: Sequence[Cut], loose: Collection[int], sizes: Sequence[int]) -> list[Cut]:
-    """The cuts without those that are loose, as far as the parts are not too large then: the widest first, and such as are
-    equal together, so that equal layers stay equal. ``sizes``: of the parts."""
+def _kept(at: Sequence[Cut], answers: Sequence[_Answer]) -> list[Cut]:
+    """The cuts without those that are loose, as far as the parts are not too large then: those at which most is lost first,
+    and such as are equal together, so that equal layers stay equal."""
+    sizes = [len(each.part.options) for each in answers]
     kept = set(range(len(at)))
     kinds: dict[tuple[float, ...], list[int]] = {}
-    for number in sorted(loose):
-        kinds.setdefault((-len(at[number].names), *at[number].prices), []).append(number)
-    for _, alike in sorted(kinds.items()):
-        fewer = kept - set(alike)
+    lost: dict[tuple[float, ...], float] = {}
+    for number, cut in enumerate(at):
+        loss = _loose(*answers[number : number + 2])
+        if loss > 0:
+            kinds.setdefault(cut.prices, []).append(number)
+            lost[cut.prices] = max(loss, lost.get(cut.prices, 0.0))
+    for prices in sorted(kinds, key=lambda prices: (-lost[prices], prices)):
+        fewer = kept - set(kinds[prices])
         ends = [-1, *sorted(fewer), len(at)]
         if all(sum(sizes[a + 1 : b + 1]) <= LARGE for a, b in itertools.pairwise(ends) if b - a > 1):
             kept = fewer
@@ -229,36 +233,14 @@ def _solved(
     answer = solve(dag, Limits(max(meter.seconds, 0.1)))
     if answer is None:
         return None
-    nodes = taken(dag, answer.solution)
-    place = {key: number for number, key in enumerate(keys)}
-    read = {
-        str(item.payload[0])
-        for name in nodes
-        if name in found and answer.solution[name] < len(found[name].found)
-        for item in found[name].found[answer.solution[name]].label.items().values()
-        if item.head == "Read"
-    }
-    chosen: dict[int, tuple[int, tuple[tuple[int, int], ...]]] = {}
-    for number, name in enumerate(buffers):
-        if name not in nodes or name not in found:
-            continue
-        position = answer.solution[name]
-        if position >= len(found[name].found):
-            chosen[number] = 0, ((0, -1),)
-            continue
-        column = found[name].found[position]
-        items = column.label.items()
-        picked = tuple((place[key], _option(problem, key, item)) for key, item in items.items())
-        chosen[number] = problem.view.buffers[name].ways.index(column.way), picked
-        for twin, other in scope.same.items():
-            if other == name and twin in read and twin not in scope.chained:
-                ways = [way.root for way in problem.view.buffers[twin].ways]
-                chosen[buffers.index(twin)] = ways.index(column.way.root), picked
+    needed = taken(dag, answer.solution)
+    filled = tuple(answer.solution[f"made {name}"] == 0 for name in part.made)
+    read = tuple(name in needed for name in part.given)
+    chosen, cost = _agreed(scope, dag, found, keys, buffers, meter)
+    slack = cost + sum(part.prices) - answer.bound
     limit = answer.limit or ("steps" if any(each.rest is not None for each in found.values()) else "")
     count = sum(len(each.found) for each in found.values())
-    filled = tuple(answer.solution[f"made {name}"] == 0 for name in part.made)
-    read = tuple(name in nodes for name in part.given)
-    return _Solved(answer.bound, filled, read, chosen, count, answer.variables, answer.cuts, limit)
+    return _Solved(answer.bound, slack, filled, read, chosen, count, answer.variables, answer.cuts, limit)
 
 
 def _weighed(scope: Scope, meter: _Meter) -> tuple[dict[str, Columns], dict[str, float]] | None:
@@ -336,10 +318,58 @@ def _dag(scope: Scope, found: Mapping[str, Columns], worth: Mapping[str, float])
     return Dag(classes, tuple(f"made {name}" for name in part.made))
 
 
+Picked = tuple[int, tuple[tuple[int, int], ...]]
+"""A kernel by numbers: the way to fill its buffer, and (value, option) of its items."""
+
+
+def _agreed(
+    scope: Scope, dag: Dag, found: Mapping[str, Columns], keys: Sequence[Key], buffers: Sequence[str], meter: _Meter
+) -> tuple[dict[int, Picked], float]:
+    """The kernels with which a part agrees with those before and after: what is given is there and read, and what is made is
+    filled; and what they cost. None, and infinity, where there are none such."""
+    problem, part = scope.problem, scope.part
+    classes: dict[str, Sequence[Node]] = {name: [Node(0.0)] for name in part.given}
+    classes |= {f"made {name}": [Node(0.0, (), (name,))] for name in part.made}
+    ways: dict[str, list[tuple[Column, dict[Key, Item]]]] = {}
+    for name, columns_ in found.items():
+        ways[name], nodes = [], list[Node]()
+        for column, node in zip(columns_.found, dag.classes[name], strict=False):
+            items = column.label.items()
+            if any(item is INSIDE for item in items.values()):
+                items = {key: _read(problem, part, key) if item is INSIDE else item for key, item in items.items()}
+                kernel = priced(problem, problem.view.buffers[name], column.way, items)
+                if kernel is None:
+                    continue
+                node = Node(kernel.seconds, (), node.buffers)
+            ways[name].append((column, items))
+            nodes.append(node)
+        classes[name] = nodes
+    answer = solve(Dag(classes, dag.roots), Limits(max(meter.seconds, 0.1)))
+    if answer is None:
+        return {}, float("inf")
+    place = {key: number for number, key in enumerate(keys)}
+    needed = taken(Dag(classes, dag.roots), answer.solution)
+    kernels = {name: ways[name][answer.solution[name]] for name in needed if name in ways}
+    read = {str(item.payload[0]) for _, items in kernels.values() for item in items.values() if item.head == "Read"}
+    chosen: dict[int, Picked] = {}
+    for number, name in enumerate(buffers):
+        filled = scope.same.get(name, name) if name in read and name not in scope.chained else name
+        if filled in kernels:  # a buffer that is filled as another is has kernels of its own
+            column, items = kernels[filled]
+            roots = [way.root for way in problem.view.buffers[name].ways]
+            picked = tuple((place[key], _option(problem, key, item)) for key, item in items.items())
+            chosen[number] = roots.index(column.way.root), picked
+    return chosen, answer.cost
+
+
+def _read(problem: Problem, part: Part, key: Key) -> Item:
+    """How a value is read of what is given."""
+    options = (option.item for option in problem.options[key] if option.item.head == "Read")
+    return next(item for item in options if str(item.payload[0]) in part.given)
+
+
 def _option(problem: Problem, key: Key, item: Item) -> int:
-    """Which option of a value it is; -1 for one that stands for many."""
-    if item is INSIDE:
-        return -1
+    """Which option of a value it is."""
     return next(number for number, option in enumerate(problem.options[key]) if option.item == item)
 
 

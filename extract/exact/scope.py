@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,7 +65,7 @@ class Cover(NamedTuple):
     work: tuple[float, ...]
 
 
-COVERS = 6
+COVERS = 4
 """Of a value at most."""
 
 
@@ -118,6 +119,7 @@ class Scope:
         self.roofline = isinstance(problem.model, Roofline)
         self.dropped: set[tuple[Case, int, int]] = set()
         self._covers: dict[Case, list[list[Cover]]] = {}
+        self._together: dict[tuple[Case, tuple[int, ...]], list[Cover]] = {}
         self._bytes: dict[int, int] = {}
         self._moving: dict[int, float] = {}
         self._seconds: dict[tuple[int, int, Case], float] = {}
@@ -189,6 +191,7 @@ class Scope:
                         if seconds >= limit and (case, position, number) not in self.dropped:
                             self.dropped.add((case, position, number))
                             del self._covers.get(case, [])[position:]  # users come after their operands
+                            self._together.clear()
 
     def readable(self, key: Key) -> Iterator[str]:
         """The buffers that a value may be read from."""
@@ -372,22 +375,26 @@ class Scope:
             if not stored and (case, position, number) not in self.dropped:
                 own, _ = self.work(position, number, case)
                 read = self.reads(key, option.item)
-                below = self.together([self.position[child] for child in option.children], case)
+                below = self.together(tuple(dict.fromkeys(self.position[child] for child in option.children)), case)
                 result += (Cover(read | each.reads, tuple(map(float.__add__, own, each.work))) for each in below)
         return fewer(result) or [Cover(0, zero)]
 
-    def together(self, positions: Iterable[int], case: Case) -> list[Cover]:
+    def together(self, positions: tuple[int, ...], case: Case) -> list[Cover]:
         """The ways to have all of these values within a kernel, each computed once."""
-        found = [Cover(0, (0.0,) * len(self.fields))]
-        for position in positions:
-            found = fewer(
+        if not positions:
+            return [Cover(0, (0.0,) * len(self.fields))]
+        if len(positions) == 1:
+            return self.covers(positions[0], case)
+        known = self._together.get((case, positions))
+        if known is None:
+            known = self._together[case, positions] = fewer(
                 [
                     Cover(a.reads | b.reads, tuple(map(max, a.work, b.work)))
-                    for a in found
-                    for b in self.covers(position, case)
+                    for a in self.covers(positions[0], case)
+                    for b in self.together(positions[1:], case)
                 ]
             )
-        return found
+        return known
 
     def least(self, covers: Iterable[Cover]) -> tuple[float, ...]:
         return tuple(map(min, zip(*(each.work for each in covers), strict=True)))
@@ -434,18 +441,18 @@ def _reads(option: Option) -> bool:
 def fewer(covers: list[Cover]) -> list[Cover]:
     """A few covers that say no more than these do: without those that others imply, and the most alike made one."""
     kept: list[Cover] = []
-    for each in sorted(set(covers), key=lambda each: (each.reads.bit_count(), each.reads, each.work)):
+    for each in sorted(set(covers), key=lambda each: (each.reads.bit_count(), each)):
         if not any(
             other.reads & ~each.reads == 0 and all(map(float.__le__, other.work, each.work)) for other in kept
         ):
             kept.append(each)
-    while len(kept) > COVERS:
-        _, i, j = min(
-            ((kept[i].reads ^ kept[j].reads).bit_count(), i, j) for j in range(len(kept)) for i in range(j)
-        )
-        one, two = kept[i], kept[j]
-        kept[i] = Cover(one.reads & two.reads, tuple(map(min, one.work, two.work)))
-        del kept[j]
+    if len(kept) > COVERS:
+        kept.sort()
+    while len(kept) > COVERS:  # of neighbours, the buffers with the largest bits are the same
+        apart = [(one.reads ^ two.reads).bit_count() for one, two in itertools.pairwise(kept)]
+        at = apart.index(min(apart))
+        one, two = kept[at : at + 2]
+        kept[at : at + 2] = [Cover(one.reads & two.reads, tuple(map(min, one.work, two.work)))]
     return kept
 
 
