@@ -55,9 +55,7 @@ def function(
     body: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], value) for name, value in steps]
     body.append(ast.Return(ast.Tuple(list(results), ast.Load())))
     arguments = ast.arguments([], [ast.arg(name) for name in parameters], None, [], [], None, [])
-    made = ast.FunctionDef("made", arguments, body, [], None)
-    if "type_params" in ast.FunctionDef._fields:
-        made.type_params = []
+    made = ast.FunctionDef("made", arguments, body, [])
     module = ast.fix_missing_locations(ast.Module([made], []))
     names: dict[str, Any] = {"__builtins__": {}, **functions}
     exec(compile(module, "<formulas>", "exec"), names)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..choice import COPYING, Key, as_copy
@@ -18,7 +18,7 @@ from ..cost.model import Work
 from ..cost.schedule import Schedule
 from ..pricing import priced
 from ..view import Buffer, Item, Way
-from .parts import INSIDE
+from .parts import FIELDS, INSIDE
 from .scope import LOOPS, Case, Contexts, Cover, Held, Open, Scope
 
 PLAIN: Contexts = frozenset([()])
@@ -156,6 +156,7 @@ class _Search:
         self.own = scope.bits[filled] if filled else 0
         self.value: Key | None = None
         self.beside, self.limit = beside, limit
+        self.amounts = tuple(float(getattr(beside, field)) for field in FIELDS)
         self.limits: dict[int, float] = {}
         self.before = 0.0 if filled else scope.problem.model.kernel(beside)
         # loops over a shape run as suits that, whatever they compute; a Stream runs in its own way
@@ -356,7 +357,7 @@ class _Search:
             if not self.filled:  # what it reads is looked at later
                 covers = [Cover(0, scope.least(covers))]
             known = self.ahead[state.open] = [
-                (cover, model.seconds(scope.whole(cover.work) + Work(bytes_read=scope.bytes(cover.reads))))
+                (cover, 0.0 if self.loops else model.seconds(scope.whole(cover.work, read=scope.bytes(cover.reads))))
                 for cover in covers
                 if not cover.reads & self.own
             ]
@@ -370,14 +371,13 @@ class _Search:
             return 0.0
         ahead = ahead or self.nothing
         read = scope.bytes(label.reads | ahead.reads) if self.filled else 0
-        schedules = [what for _, what in held if isinstance(what, Schedule)] if self.case.tiled else self.loops
-        work = self.beside + scope.whole(tuple(map(float.__add__, label.work, ahead.work)))
-        work += Work(bytes_read=read)
-        if len(schedules) == 1 or not self.case.tiled:
-            ways = [replace(work, schedule=schedule) for schedule in schedules] or [work]
-        else:
-            ways = [work]
-        if work.strided_bytes:
+        schedules: Sequence[Schedule | None] = self.loops or (None,)
+        if self.case.tiled:
+            known = [what for _, what in held if isinstance(what, Schedule)]
+            schedules = known if len(known) == 1 else (None,)
+        amounts = tuple(map(float.__add__, label.work, ahead.work))
+        ways = [scope.whole(amounts, self.amounts, read, schedule) for schedule in schedules]
+        if ways[0].strided_bytes:
             ways += [as_copy(way) for way in ways]
         least = float("inf")
         for way in ways:

@@ -38,7 +38,10 @@ LABELS = 20_000
 SMALL = 300
 """Options of a program that is not cut into parts."""
 
-LARGE = 450
+CLOSE = 0.005
+"""A gap of a program in parts with which the search is content."""
+
+LARGE = 500
 """Options of a part that is put together of others."""
 
 TRIAL = 1_000
@@ -94,9 +97,9 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
             choice = _assembled(problem, {kernel.buffer.cls: kernel for kernel in start.kernels} | held)
         if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
             best = choice
-        if meter.limit or bound >= best.seconds * (1 - TOLERANCE):
+        if meter.limit or bound >= best.seconds * (1 - (CLOSE if large else TOLERANCE)):
             break
-        kept = _kept(at, answers)
+        kept = _kept(at, answers, best.seconds - bound)
         if len(kept) < len(at):
             at = kept
         elif loosely:
@@ -189,7 +192,7 @@ def _together(problem: Problem, answers: Sequence[_Answer]) -> tuple[float, dict
     return bound, kernels
 
 
-def _loose(before: _Answer, after: _Answer) -> float:
+def _lost(before: _Answer, after: _Answer) -> float:
     """What is lost at most by the cut between two parts that do not agree on it, in seconds; 0 where they do."""
     lost = 0.0
     for answer, other in ((before, "filled"), (after, "read")):
@@ -200,22 +203,23 @@ def _loose(before: _Answer, after: _Answer) -> float:
     return lost
 
 
-def _kept(at: Sequence[Cut], answers: Sequence[_Answer]) -> list[Cut]:
+def _kept(at: Sequence[Cut], answers: Sequence[_Answer], gap: float) -> list[Cut]:
     """The cuts without those that are loose, as far as the parts are not too large then: those at which most is lost first,
-    and such as are equal together, so that equal layers stay equal."""
+    and such as are equal together, so that equal layers stay equal. What is lost by the others is little of the ``gap``."""
     sizes = [len(each.part.options) for each in answers]
     kept = set(range(len(at)))
     kinds: dict[tuple[float, ...], list[int]] = {}
     lost: dict[tuple[float, ...], float] = {}
     for number, cut in enumerate(at):
-        loss = _loose(*answers[number : number + 2])
+        loss = _lost(*answers[number : number + 2])
         if loss > 0:
             kinds.setdefault(cut.prices, []).append(number)
-            lost[cut.prices] = max(loss, lost.get(cut.prices, 0.0))
+            lost[cut.prices] = loss + lost.get(cut.prices, 0.0)
     for prices in sorted(kinds, key=lambda prices: (-lost[prices], prices)):
         fewer = kept - set(kinds[prices])
         ends = [-1, *sorted(fewer), len(at)]
-        if all(sum(sizes[a + 1 : b + 1]) <= LARGE for a, b in itertools.pairwise(ends) if b - a > 1):
+        small = all(sum(sizes[a + 1 : b + 1]) <= LARGE for a, b in itertools.pairwise(ends) if b - a > 1)
+        if small and lost[prices] >= gap / 10:
             kept = fewer
     return [at[number] for number in sorted(kept)]
 

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..choice import COPYING, Key, bound_axes
 from ..cost.model import Roofline, Work
+from ..cost.schedule import Schedule
 from ..problem import Option, Problem
 from ..view import Item
 from .chains import chains, firsts
@@ -54,6 +55,9 @@ class Case:
         return held | {(kind, scanned)}
 
 
+NOTHING = (0.0,) * len(FIELDS)
+READ = FIELDS.index("bytes_read")
+
 LOOPS = Case("loops", False, False)
 
 
@@ -87,8 +91,8 @@ class Scope:
         self.same = self._twins()  # a buffer that is filled as another is, or with another, -> that
         self.chained: dict[str, str] = {}
         if loosely:
-            names = [name for name in part.buffers if name not in self.same and name not in part.made]
-            self.chained |= firsts(chains(problem, part.options, names))
+            apart = [name for name in part.buffers if name not in self.same and name not in part.made]
+            self.chained |= firsts(chains(problem, part.options, apart))
             self.same |= self.chained
             self.same = {name: self.same.get(other, other) for name, other in self.same.items()}
         self.bits |= {name: self.bits[other] for name, other in self.same.items()}
@@ -152,10 +156,23 @@ class Scope:
     def _whole(self, key: Key, item: Item, tiled: bool, scanned: bool) -> Work:
         return self.part.inside[key] if item is INSIDE else self.problem.work(key, item, tiled, scanned)
 
-    def whole(self, amounts: Sequence[float]) -> Work:
-        """Amounts of the scope's fields as Work."""
-        named: dict[str, Any] = dict(zip(self.fields, amounts, strict=True))
-        return Work(**named)
+    def whole(
+        self,
+        amounts: Sequence[float],
+        beside: Sequence[float] = NOTHING,
+        read: float = 0.0,
+        schedule: Schedule | None = None,
+    ) -> Work:
+        """Amounts of the scope's fields as Work, with those of all fields ``beside`` them and what is ``read``."""
+        values = list(beside)
+        for place, amount in zip(self.places, amounts, strict=True):
+            values[place] += amount
+        values[READ] += read
+        return work_of(values, schedule)
+
+    @cached_property
+    def places(self) -> tuple[int, ...]:
+        return tuple(map(FIELDS.index, self.fields))
 
     def bytes(self, reads: int) -> int:
         """Of a set of buffers."""
@@ -436,6 +453,12 @@ class Scope:
 
 def _reads(option: Option) -> bool:
     return option.item.head == "Read" and option.item is not INSIDE
+
+
+def work_of(values: Sequence[float], schedule: Schedule | None = None) -> Work:
+    """A Work of these amounts of FIELDS."""
+    make: Callable[..., Work] = Work
+    return make(*values, schedule)
 
 
 def fewer(covers: list[Cover]) -> list[Cover]:
