@@ -17,7 +17,9 @@ from ..view import Item
 ELEMENTWISE = frozenset({"Unary", "Binary", "Select", "Cast"})
 
 
-def chains(problem: Problem, options: Mapping[Key, Sequence[Option]], names: Collection[str]) -> dict[str, str]:
+def chains(
+    problem: Problem, options: Mapping[Key, Sequence[Option]], names: Collection[str]
+) -> dict[str, str]:
     """For each of the buffers ``names`` that is one step behind another of them, that one. What fills the first fills the
     second with less work, and a reader of the first may compute it from the second."""
     fixed = _fixed(problem, options)
@@ -29,9 +31,7 @@ def chains(problem: Problem, options: Mapping[Key, Sequence[Option]], names: Col
     result: dict[str, str] = {}
     for name in names:
         before = _before(problem, options, fixed, name, names)
-        if before is not None and all(
-            _through(options, fixed, key, before) for key in readers.get(name, ())
-        ):
+        if before is not None and all(_through(options, fixed, key, before) for key in readers.get(name, ())):
             result[name] = before
     return result
 
@@ -54,7 +54,10 @@ def stored(problem: Problem, kernels: Mapping[str, Kernel]) -> dict[str, Kernel]
     found = dict(kernels)
     for name, kernel in kernels.items():
         wanted = {
-            read for other in found.values() for read in reads(other) if read not in found and chain.path(read, name)
+            read
+            for other in found.values()
+            for read in reads(other)
+            if read not in found and chain.path(read, name)
         }
         if not wanted:
             continue
@@ -220,7 +223,9 @@ def _fixed(problem: Problem, options: Mapping[Key, Sequence[Option]]) -> frozens
         if option.item.head == "Read":
             name = str(option.item.payload[0])
             return name in buffers and buffers[name].arg is not None
-        return option.item.head in COPYING | ELEMENTWISE and all(found.get(child, False) for child in option.children)
+        return option.item.head in COPYING | ELEMENTWISE and all(
+            found.get(child, False) for child in option.children
+        )
 
     for key in problem.order:  # operands come first
         if key in options:

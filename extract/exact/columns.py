@@ -18,8 +18,9 @@ from ..cost.model import Work
 from ..cost.schedule import Schedule
 from ..pricing import priced
 from ..view import Buffer, Item, Way
+from .covers import Cover, least
 from .parts import FIELDS, INSIDE
-from .scope import LOOPS, Case, Contexts, Cover, Held, Open, Scope
+from .scope import LOOPS, Case, Contexts, Held, Open, Scope
 
 PLAIN: Contexts = frozenset([()])
 """Of a value that depends on no reduction's axes."""
@@ -353,11 +354,16 @@ class _Search:
         known = self.ahead.get(state.open)
         if known is None:
             scope, model = self.scope, self.scope.problem.model
-            covers = scope.together(tuple(position for position, _ in state.open), self.case)
+            covers = scope.covers.together(tuple(position for position, _ in state.open), self.case)
             if not self.filled:  # what it reads is looked at later
-                covers = [Cover(0, scope.least(covers))]
+                covers = [Cover(0, least(covers))]
             known = self.ahead[state.open] = [
-                (cover, 0.0 if self.loops else model.seconds(scope.whole(cover.work, read=scope.bytes(cover.reads))))
+                (
+                    cover,
+                    0.0
+                    if self.loops
+                    else model.seconds(scope.whole(cover.work, read=scope.bytes(cover.reads))),
+                )
                 for cover in covers
                 if not cover.reads & self.own
             ]

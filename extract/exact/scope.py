@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from ..choice import COPYING, Key, bound_axes
 from ..cost.model import Roofline, Work
@@ -17,6 +15,7 @@ from ..cost.schedule import Schedule
 from ..problem import Option, Problem
 from ..view import Item
 from .chains import chains, firsts
+from .covers import Covers
 from .dag import components
 from .parts import FIELDS, INSIDE, Part
 
@@ -59,18 +58,6 @@ NOTHING = (0.0,) * len(FIELDS)
 READ = FIELDS.index("bytes_read")
 
 LOOPS = Case("loops", False, False)
-
-
-class Cover(NamedTuple):
-    """What some of the ways to have a value have in common: every one of them reads at least the buffers of the bit set
-    ``reads``, and is at least ``work``, by field of the scope."""
-
-    reads: int
-    work: tuple[float, ...]
-
-
-COVERS = 4
-"""Of a value at most."""
 
 
 class Scope:
@@ -122,8 +109,7 @@ class Scope:
         self.position = {key: number for number, key in enumerate(self.order)}
         self.roofline = isinstance(problem.model, Roofline)
         self.dropped: set[tuple[Case, int, int]] = set()
-        self._covers: dict[Case, list[list[Cover]]] = {}
-        self._together: dict[tuple[Case, tuple[int, ...]], list[Cover]] = {}
+        self.covers = Covers(self)
         self._bytes: dict[int, int] = {}
         self._moving: dict[int, float] = {}
         self._seconds: dict[tuple[int, int, Case], float] = {}
@@ -207,8 +193,7 @@ class Scope:
                     for number, seconds in enumerate(least[position]):
                         if seconds >= limit and (case, position, number) not in self.dropped:
                             self.dropped.add((case, position, number))
-                            del self._covers.get(case, [])[position:]  # users come after their operands
-                            self._together.clear()
+                            self.covers.forget(case, position)
 
     def readable(self, key: Key) -> Iterator[str]:
         """The buffers that a value may be read from."""
@@ -375,47 +360,6 @@ class Scope:
                     found[key], shrunk = common, True
         return found
 
-    def covers(self, position: int, case: Case) -> list[Cover]:
-        """The ways to have a value within a kernel."""
-        found = self._covers.setdefault(case, [])
-        while len(found) <= position:
-            found.append(self._cover(len(found), case))
-        return found[position]
-
-    def _cover(self, position: int, case: Case) -> list[Cover]:
-        zero = (0.0,) * len(self.fields)
-        key, result = self.order[position], list[Cover]()
-        if self.circle[position] >= 0:  # a part of it may be computed already
-            return [Cover(self._must[key], zero)]
-        for number, option in enumerate(self.options[key]):
-            stored = key[0] in self.problem.stored and option.item.head != "Read"
-            if not stored and (case, position, number) not in self.dropped:
-                own, _ = self.work(position, number, case)
-                read = self.reads(key, option.item)
-                below = self.together(tuple(dict.fromkeys(self.position[child] for child in option.children)), case)
-                result += (Cover(read | each.reads, tuple(map(float.__add__, own, each.work))) for each in below)
-        return fewer(result) or [Cover(0, zero)]
-
-    def together(self, positions: tuple[int, ...], case: Case) -> list[Cover]:
-        """The ways to have all of these values within a kernel, each computed once."""
-        if not positions:
-            return [Cover(0, (0.0,) * len(self.fields))]
-        if len(positions) == 1:
-            return self.covers(positions[0], case)
-        known = self._together.get((case, positions))
-        if known is None:
-            known = self._together[case, positions] = fewer(
-                [
-                    Cover(a.reads | b.reads, tuple(map(max, a.work, b.work)))
-                    for a in self.covers(positions[0], case)
-                    for b in self.together(positions[1:], case)
-                ]
-            )
-        return known
-
-    def least(self, covers: Iterable[Cover]) -> tuple[float, ...]:
-        return tuple(map(min, zip(*(each.work for each in covers), strict=True)))
-
     def streams(self, root: Key) -> bool:
         """Whether a kernel from ``root`` may hold a Stream."""
         return "Stream" in self._heads(root)
@@ -459,24 +403,6 @@ def work_of(values: Sequence[float], schedule: Schedule | None = None) -> Work:
     """A Work of these amounts of FIELDS."""
     make: Callable[..., Work] = Work
     return make(*values, schedule)
-
-
-def fewer(covers: list[Cover]) -> list[Cover]:
-    """A few covers that say no more than these do: without those that others imply, and the most alike made one."""
-    kept: list[Cover] = []
-    for each in sorted(set(covers), key=lambda each: (each.reads.bit_count(), each)):
-        if not any(
-            other.reads & ~each.reads == 0 and all(map(float.__le__, other.work, each.work)) for other in kept
-        ):
-            kept.append(each)
-    if len(kept) > COVERS:
-        kept.sort()
-    while len(kept) > COVERS:  # of neighbours, the buffers with the largest bits are the same
-        apart = [(one.reads ^ two.reads).bit_count() for one, two in itertools.pairwise(kept)]
-        at = apart.index(min(apart))
-        one, two = kept[at : at + 2]
-        kept[at : at + 2] = [Cover(one.reads & two.reads, tuple(map(min, one.work, two.work)))]
-    return kept
 
 
 def bits(mask: int) -> Iterator[int]:

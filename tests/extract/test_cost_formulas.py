@@ -253,6 +253,7 @@ def test_the_formulas_against_plain_python(model: Roofline) -> None:
 def test_the_formulas_against_sympy(model: Roofline) -> None:
     """Every formula, compiled by sympy, over the values of those before it."""
     import sympy
+
     source = random.Random(2)
     works = [random_work(source) for _ in range(60)]
     for scheduled in {model.hardware.sms > 0, False}:

@@ -58,6 +58,7 @@ def test_arithmetic_agrees_with_text(left, right, den):
 @given(expressions(3), expressions(3))
 def test_polynomials_are_equal_where_sympy_says_so(left, right):
     import sympy
+
     if "//" in left + right:
         return
     symbols = {name: sympy.Symbol(name) for name in NAMES}

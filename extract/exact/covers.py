@@ -1,0 +1,100 @@
+"""What all kernels that compute a value have in common, in a few cases: by it, a kernel that is not finished is known to be of no
+use before it is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .scope import Case, Scope
+
+COVERS = 4
+"""Of a value at most."""
+
+
+class Cover(NamedTuple):
+    """What some of the ways to have a value have in common: every one of them reads at least the buffers of the bit set
+    ``reads``, and is at least ``work``, by field of the scope."""
+
+    reads: int
+    work: tuple[float, ...]
+
+
+class Covers:
+    """The covers of a scope's values: of each, every way to have it is in one."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self._known: dict[Case, list[list[Cover]]] = {}
+        self._together: dict[tuple[Case, tuple[int, ...]], list[Cover]] = {}
+
+    def of(self, position: int, case: Case) -> list[Cover]:
+        """The ways to have a value within a kernel."""
+        found = self._known.setdefault(case, [])
+        while len(found) <= position:  # operands come first
+            found.append(self._found(len(found), case))
+        return found[position]
+
+    def together(self, positions: tuple[int, ...], case: Case) -> list[Cover]:
+        """The ways to have all of these values within a kernel, each computed once."""
+        if not positions:
+            return [Cover(0, (0.0,) * len(self.scope.fields))]
+        if len(positions) == 1:
+            return self.of(positions[0], case)
+        known = self._together.get((case, positions))
+        if known is None:
+            known = self._together[case, positions] = fewer(
+                Cover(a.reads | b.reads, tuple(map(max, a.work, b.work)))
+                for a in self.of(positions[0], case)
+                for b in self.together(positions[1:], case)
+            )
+        return known
+
+    def forget(self, case: Case, position: int) -> None:
+        """Of a value that may be computed in fewer ways now, and of all that is made of it."""
+        del self._known.get(case, [])[position:]  # users come after their operands
+        self._together.clear()
+
+    def _found(self, position: int, case: Case) -> list[Cover]:
+        scope = self.scope
+        zero = (0.0,) * len(scope.fields)
+        key, result = scope.order[position], list[Cover]()
+        if scope.circle[position] >= 0:  # a part of it may be computed already
+            return [Cover(scope.must((key,)), zero)]
+        for number, option in enumerate(scope.options[key]):
+            stored = key[0] in scope.problem.stored and option.item.head != "Read"
+            if stored or (case, position, number) in scope.dropped:
+                continue
+            own, _ = scope.work(position, number, case)
+            read = scope.reads(key, option.item)
+            children = dict.fromkeys(scope.position[child] for child in option.children)
+            result += (
+                Cover(read | each.reads, tuple(map(float.__add__, own, each.work)))
+                for each in self.together(tuple(children), case)
+            )
+        return fewer(result) or [Cover(0, zero)]
+
+
+def least(covers: Iterable[Cover]) -> tuple[float, ...]:
+    """No more, of any work, than each of the covers."""
+    return tuple(map(min, zip(*(each.work for each in covers), strict=True)))
+
+
+def fewer(covers: Iterable[Cover]) -> list[Cover]:
+    """A few covers that say no more than these do: without those that others imply, and the most alike made one."""
+    kept: list[Cover] = []
+    for each in sorted(set(covers), key=lambda each: (each.reads.bit_count(), each)):
+        if not any(
+            other.reads & ~each.reads == 0 and all(map(float.__le__, other.work, each.work)) for other in kept
+        ):
+            kept.append(each)
+    if len(kept) > COVERS:
+        kept.sort()
+    while len(kept) > COVERS:  # of neighbours, the buffers with the largest bits are the same
+        apart = [(one.reads ^ two.reads).bit_count() for one, two in itertools.pairwise(kept)]
+        at = apart.index(min(apart))
+        one, two = kept[at : at + 2]
+        kept[at : at + 2] = [Cover(one.reads & two.reads, tuple(map(min, one.work, two.work)))]
+    return kept
