@@ -38,8 +38,8 @@ class Budget:
     rule_seconds: float | None = None
     rule_matches: int | None = None
     rule_enodes: int | None = None
-    extract_seconds: float = 10.0
-    extract_steps: int = 60_000
+    extract_seconds: float = 30.0
+    extract_steps: int = 100_000
 
     def __post_init__(self) -> None:
         for field in fields(self):
