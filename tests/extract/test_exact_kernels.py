@@ -3,24 +3,20 @@ which what is shared changes where the kernels end, which the greedy choice does
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 from dag_examples import brute_force
+from kernel_examples import ENOUGH, EXAMPLES, check_runs, problem_of, shared_softmax, traced
 
 import tinyc
 from tinyc import functions
 from tinyc.bench.programs import transformer
-from tinyc.egraph.graph import Graph
-from tinyc.egraph.rulefiles import load_rules
-from tinyc.egraph.saturate import saturate
-from tinyc.extract.choice import Choice, Key
+from tinyc.extract.choice import Key
 from tinyc.extract.cost.hardware import Hardware, hardware
-from tinyc.extract.cost.model import CostModel, Roofline, Work
+from tinyc.extract.cost.model import Work
 from tinyc.extract.exact.columns import columns
 from tinyc.extract.exact.dag import Dag, Node
 from tinyc.extract.exact.exact import exact
@@ -28,97 +24,9 @@ from tinyc.extract.exact.parts import whole
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.exact.relaxed import relaxed
 from tinyc.extract.exact.scope import Scope
-from tinyc.extract.greedy import extract, improve
 from tinyc.extract.pricing import priced
 from tinyc.extract.problem import Problem
-from tinyc.extract.view import Item, View
-from tinyc.ir.tiny import Program
-from tinyc.pipeline import machine
-
-ENOUGH = Effort(60.0, 200_000)
-
-
-def shared_softmax(x: Any, u: Any, w: Any) -> Any:
-    """Two products of one softmax."""
-    s = functions.softmax(x)
-    return s @ u, s @ w
-
-
-def statistics(x: Any) -> Any:
-    e = (x * x).exp().exp()
-    return e.sum(axis=1), e.sum(axis=0), e.max(axis=1), e.max(axis=0)
-
-
-def normalised(x: Any, w: Any) -> Any:
-    y = x.exp()
-    z = y.sum(axis=1, keepdims=True)
-    return (y / z) @ w, (y * z).sum(axis=0)
-
-
-def gelu(x: Any, w: Any, b: Any) -> Any:
-    return (x @ w + b).gelu()
-
-
-def shifted(x: Any) -> Any:
-    e = (x - x.max(axis=1, keepdims=True)).exp()
-    return e, e.sum(axis=0)
-
-
-def squares(x: Any) -> Any:
-    return (x * x).sum(axis=1), (x * x).max(axis=0), x.T
-
-
-def twice(x: Any, w: Any) -> Any:
-    y = (x @ w).exp()
-    return y, y.sum(axis=1)
-
-
-EXAMPLES: Mapping[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
-    "softmax": (functions.softmax, ((32, 48),)),
-    "two products": (shared_softmax, ((64, 64), (64, 64), (64, 32))),
-    "statistics": (statistics, ((64, 64),)),
-    "normalised": (normalised, ((64, 32), (32, 16))),
-    "shifted": (shifted, ((16, 24),)),
-    "squares": (squares, ((16, 24),)),
-    "twice": (twice, ((16, 24), (24, 8))),
-    "attention": (functions.attention, ((2, 8, 4),) * 3),
-    "gelu": (gelu, ((64, 32), (32, 48), (48,))),
-}
-
-
-def product(x: Any, w: Any) -> Any:
-    return x @ w
-
-
-LARGE: Mapping[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
-    "large product": (product, ((1024, 1024), (1024, 1024)))
-}
-
-
-def traced(function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]) -> Program:
-    return tinyc.trace(function, *(tinyc.spec("fp32", shape) for shape in shapes))
-
-
-@cache
-def saturated(name: str, target: str) -> tuple[Program, Graph]:
-    program = traced(*{**EXAMPLES, **LARGE}[name])
-    graph = saturate(program, load_rules(()), machine=machine(target).limits).graph
-    assert graph is not None
-    return program, graph
-
-
-def problem_of(name: str, target: str, model: CostModel | None = None) -> tuple[Problem, Choice]:
-    """What is chosen from, and the greedy choice."""
-    program, graph = saturated(name, target)
-    sizes = {
-        number: program.types[port.node].dtype.itemsize
-        * int(np.prod([int(each) for each in program.types[port.node].shape]))
-        for number, port in enumerate(program.inputs)
-    }
-    problem = Problem(View(graph, len(program.inputs)), model or Roofline(hardware(target)), sizes)
-    found = extract(problem)
-    assert found is not None
-    return problem, improve(problem, found.choice)
+from tinyc.extract.view import Item
 
 
 @dataclass(frozen=True)
@@ -142,16 +50,7 @@ def test_the_exact_choice_is_proved_and_never_dearer(name: str, target: str) -> 
     assert choice.seconds <= start.seconds
     assert proof.start == start.seconds and proof.seconds == choice.seconds
     assert proof.optimal and proof.bound == proof.seconds and proof.gap == 0 and proof.limit == ""
-    # each kernel is priced as the greedy search prices it, and reads what is filled before it
-    filled: set[str] = set()
-    for kernel in choice.kernels:
-        again = priced(problem, kernel.buffer, kernel.way, kernel.items)
-        assert again is not None and again.seconds == kernel.seconds
-        for item in kernel.items.values():
-            if item.head == "Read" and problem.view.buffers[str(item.payload[0])].arg is None:
-                assert str(item.payload[0]) in filled
-        filled.add(kernel.buffer.cls)
-    assert filled.issuperset(problem.view.graph.outputs)
+    check_runs(problem, choice)
     assert choice.seconds == pytest.approx(sum(kernel.seconds for kernel in choice.kernels))
 
 

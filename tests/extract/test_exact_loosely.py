@@ -1,0 +1,161 @@
+"""Programs too large to be searched whole: chains of buffers taken as one, and parts, give a bound that holds; and the kernels
+found with it are kernels of the program."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from kernel_examples import ENOUGH, EXAMPLES, check_runs, chosen_from, problem_of, traced
+
+import tinyc
+from tinyc.bench.programs import transformer
+from tinyc.extract.choice import Choice, Kernel
+from tinyc.extract.exact import exact as search
+from tinyc.extract.exact.chains import chains, firsts, reads, stored
+from tinyc.extract.exact.covers import Cover, fewer
+from tinyc.extract.exact.cuts import cuts
+from tinyc.extract.exact.exact import exact
+from tinyc.extract.exact.parts import parts
+from tinyc.extract.problem import Problem
+
+STEPS = ("exp", "relu", "sqrt", "rsqrt")
+
+
+def chained(seed: int) -> tuple[Any, tuple[tuple[int, ...], ...]]:
+    """A product, an elementwise chain of several steps, and values of it that are used in other ways."""
+    rng = random.Random(seed)
+    names = [rng.choice(STEPS) for _ in range(rng.randint(3, 6))]
+    uses = [rng.randrange(len(names)) for _ in range(2)]
+
+    def function(x: Any, w: Any) -> Any:
+        value = x @ w
+        values = []
+        for name in names:
+            value = getattr(value, name)() * 0.5
+            values.append(value)
+        return value.sum(axis=1), values[uses[0]], values[uses[1]].max(axis=0)
+
+    sizes = [rng.choice((8, 33, 64, 256)) for _ in range(3)]
+    return function, ((sizes[0], sizes[1]), (sizes[1], sizes[2]))
+
+
+def both_ways(problem: Problem, start: Choice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program searched whole, and as if it were large."""
+    monkeypatch.setattr(search, "SMALL", 10_000)
+    _, best = exact(problem, start, ENOUGH)
+    monkeypatch.setattr(search, "SMALL", 0)
+    choice, proof = exact(problem, start, ENOUGH)
+    assert best.optimal
+    assert proof.bound <= best.seconds * (1 + 1e-9)
+    assert best.seconds * (1 - 1e-9) <= choice.seconds <= start.seconds
+    assert proof.gap <= search.CLOSE
+    check_runs(problem, choice)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm80", "sm90"])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_program_that_is_taken_for_large(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    both_ways(*problem_of(name, target), monkeypatch)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm80"])
+@pytest.mark.parametrize("seed", range(8))
+def test_random_chains(seed: int, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    both_ways(*chosen_from(traced(*chained(seed)), target), monkeypatch)
+
+
+def test_what_is_one_step_behind_another() -> None:
+    """exp(2 (x @ w)): the product, its double and the exponential are a chain; what has two operands ends it."""
+
+    def function(x: Any, w: Any) -> Any:
+        y = ((x @ w) * 2.0).exp()
+        return y.sum(axis=1), y * y.sum(axis=1, keepdims=True)
+
+    problem, _ = chosen_from(traced(function, ((64, 32), (32, 48))), "cpu")
+    inner = [name for name, buffer in problem.view.buffers.items() if buffer.arg is None]
+    step = chains(problem, problem.options, inner)
+    first = firsts(step)
+    origin = {name: problem.view.origin(problem.view.buffers[name].ways[0].root) for name in inner}
+    whole = [name for name in inner if problem.view.buffers[name].shape == (64, 48)]
+    heads = {first.get(name, name) for name in whole if name not in problem.view.graph.outputs}
+    assert len(heads) == 1, {origin[name]: origin.get(first.get(name, name)) for name in whole}
+    assert len([name for name in whole if name in step]) >= 2
+    assert all(output not in step for output in problem.view.graph.outputs if output in whole)
+
+
+def test_what_is_read_of_a_chain_is_read_from_the_buffer_that_is_filled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The search may take two steps of a chain for one buffer; its kernels are rewritten to read the one that there is."""
+    pairs: list[tuple[dict[str, Kernel], dict[str, Kernel] | None]] = []
+
+    def recorded(problem: Problem, kernels: dict[str, Kernel]) -> dict[str, Kernel] | None:
+        pairs.append((dict(kernels), stored(problem, kernels)))
+        return pairs[-1][1]
+
+    monkeypatch.setattr(search, "stored", recorded)
+    monkeypatch.setattr(search, "SMALL", 0)
+    for seed in range(6):
+        exact(*chosen_from(traced(*chained(seed)), "cpu"), ENOUGH)
+    changed = [
+        (before, after)
+        for before, after in pairs
+        if after is not None and any(after.get(name) is not kernel for name, kernel in before.items())
+    ]
+    assert changed
+    for before, after in changed:
+        read = {name for kernel in before.values() for name in reads(kernel)}
+        dangling = read - before.keys()
+        still = {name for kernel in after.values() for name in reads(kernel)} - after.keys()
+        assert len(still) < len(dangling)
+
+
+def test_a_few_covers_say_no_more_than_many() -> None:
+    rng = random.Random(1)
+    for _ in range(50):
+        many = [
+            Cover(rng.getrandbits(8), (float(rng.randint(0, 5)), float(rng.randint(0, 5)))) for _ in range(12)
+        ]
+        few = fewer(many)
+        assert len(few) <= 4
+        for each in many:
+            assert any(
+                other.reads & ~each.reads == 0 and all(map(float.__le__, other.work, each.work))
+                for other in few
+            )
+
+
+def test_parts_lie_between_cuts_and_equal_layers_are_cut_alike() -> None:
+    function, shapes = transformer(4, 64, 64)
+    program = tinyc.trace(function, **{name: tinyc.spec("fp32", shape) for name, shape in shapes.items()})
+    problem, start = chosen_from(program, "cpu")
+    division, at = parts(problem, cuts(problem, start))
+    assert len(division) == len(at) + 1 >= 8
+    assert all(part.given == cut.names for part, cut in zip(division[1:], at, strict=True))
+    assert all(part.made == cut.names for part, cut in zip(division, at, strict=False))
+    prices = [cut.prices for cut in at]
+    assert len(set(prices)) < len(prices) / 2
+
+
+SIZES = [(16, 512, 512, "fp16"), (16, 384, 640, "fp16"), (16, 1024, 768, "bf16"), (16, 128, 256, "fp32")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", "sm80", "sm90"])
+@pytest.mark.parametrize("blocks, tokens, width, dtype", SIZES)
+def test_a_deep_transformer_is_within_a_twentieth_of_the_best(
+    blocks: int, tokens: int, width: int, dtype: str, target: str
+) -> None:
+    """With the default number of steps; wall time is in docs/benchmarks.md."""
+    if (target, tokens, dtype) in {("sm80", 128, "fp32"), ("sm90", 128, "fp32")}:
+        pytest.skip(
+            "a launch costs as much as a kernel does; docs/benchmarks.md says how far that is from proved"
+        )
+    function, shapes = transformer(blocks, tokens, width)
+    program = tinyc.trace(function, **{name: tinyc.spec(dtype, shape) for name, shape in shapes.items()})
+    budget = tinyc.Budget(extract_seconds=300.0)
+    proof = tinyc.optimize_and_compile(program, target=target, budget=budget).report.search
+    assert proof is not None and proof.exact_s <= proof.greedy_s
+    assert proof.gap <= 0.05, proof
