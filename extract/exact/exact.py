@@ -84,7 +84,7 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
         sum(answer.weighed for answer in known.values() if answer),
         sum(answer.variables for answer in known.values() if answer),
         sum(answer.cuts for answer in known.values() if answer),
-        "" if optimal else limit or "cuts",
+        "" if optimal else limit or "parts",
     )
     return best, proof
 

@@ -43,7 +43,8 @@ class Proof:
         parts, distinct: into how many the program was cut, and how many of them differ.
         kernels: that were weighed.
         variables, cuts: of the integer programs.
-        limit: what ended the search before a proof: "seconds", "steps", "nodes"; or why its choice was not taken:
+        limit: what ended the search before a proof: "seconds", "steps", "nodes", or "parts": what is lost between them is little
+            enough; or why its choice was not taken:
             "legality", "plans"; "" where nothing did.
     """
 

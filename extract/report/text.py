@@ -101,6 +101,8 @@ def searched(search: SearchReport) -> str:
         said = f"The search knows a choice of kernels at {share(search.gap)} less ({weighed}), but not all of them can be built."
     elif search.gap >= 1:
         said = f"No bound of other choices was found: the exact search ended at its limit of {search.limit}."
+    elif search.limit == "parts":
+        said = f"Another choice of kernels could be estimated at {share(search.gap)} less at most: the search was in parts ({weighed})."
     else:
         ended = f"; the exact search ended at its limit of {search.limit} ({weighed})" if search.limit else ""
         said = f"Another choice of kernels could be estimated at {share(search.gap)} less at most{ended}."
