@@ -7,12 +7,15 @@ any of them is read, they give a bound of the program that is close and found so
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..choice import COPYING, Kernel, Key
 from ..pricing import priced
 from ..problem import Option, Problem
 from ..view import Item
+
+PLACES = 8
+"""Of a chain at most, where it is tried to store it."""
 
 ELEMENTWISE = frozenset({"Unary", "Binary", "Select", "Cast"})
 
@@ -40,10 +43,11 @@ def firsts(step: Mapping[str, str]) -> dict[str, str]:
     """The first buffer of each one's chain."""
     found: dict[str, str] = {}
     for name in step:
-        first = name
-        while first in step:
-            first = step[first]
-        found[name] = first
+        passed = [name]
+        while passed[-1] in step and passed[-1] not in found:
+            passed.append(step[passed[-1]])
+        first = found.get(passed[-1], passed[-1])
+        found |= dict.fromkeys(passed[:-1], first)
     return found
 
 
@@ -52,21 +56,27 @@ def stored(problem: Problem, kernels: Mapping[str, Kernel]) -> dict[str, Kernel]
     cost least. ``kernels``: by the buffers that they fill; they may read others of a chain. None where that cannot be."""
     chain = _Chain(problem)
     found = dict(kernels)
-    for name, kernel in kernels.items():
-        wanted = {
-            read
-            for other in found.values()
-            for read in reads(other)
-            if read not in found and chain.path(read, name)
+    paths: dict[
+        str, dict[str, list[str]]
+    ] = {}  # by the buffer that is filled: of those that are read, the steps to each
+    for read in dict.fromkeys(read for kernel in kernels.values() for read in reads(kernel)):
+        path = [] if read in kernels else chain.path(read, kernels)
+        if path:
+            paths.setdefault(path[0], {})[read] = path
+    for name, wanted in paths.items():
+        users = {
+            each: other for each, other in found.items() if each != name and wanted.keys() & set(reads(other))
         }
-        if not wanted:
-            continue
-        users = {each: other for each, other in found.items() if each != name and wanted & set(reads(other))}
         steps = [name]
         if not any(name in reads(other) for each, other in found.items() if each != name):
-            paths = [chain.path(read, name) for read in sorted(wanted)]
-            steps = [each for each in paths[0] if all(each in path for path in paths)]
-        ways = [way for each in steps if (way := chain.through(each, kernel, users)) is not None]
+            steps = [same[0] for same in zip(*wanted.values(), strict=False) if len(set(same)) == 1]
+        steps = [*steps[:: max(1, len(steps) // PLACES)], steps[-1]]
+        kernel = found[name]
+        ways = [
+            way
+            for each in dict.fromkeys(steps)
+            if (way := chain.through(each, kernel, users, wanted)) is not None
+        ]
         if not ways:
             return None
         best = min(ways, key=lambda way: sum(each.seconds for each in way.values()))
@@ -94,23 +104,27 @@ class _Chain:
             self.known[name] = _before(self.problem, self.options, self.fixed, name, self.names)
         return self.known.get(name)
 
-    def path(self, name: str, first: str) -> list[str]:
-        """From ``first`` to ``name``; empty where they are not of one chain."""
-        found: list[str] = [name]
-        while found[-1] != first:
-            before = self.before(found[-1])
+    def path(self, name: str, filled: Collection[str]) -> list[str]:
+        """The chain from a buffer that is filled to ``name``; empty where there is none."""
+        found = {name: None}
+        while (last := next(reversed(found))) not in filled:
+            before = self.before(last)
             if before is None or before in found:
                 return []
-            found.append(before)
-        return found[::-1]
+            found[before] = None
+        return list(found)[::-1]
 
-    def through(self, name: str, kernel: Kernel, users: Mapping[str, Kernel]) -> dict[str, Kernel] | None:
-        """The kernels where ``name`` is filled instead of the buffer that ``kernel`` fills."""
+    def through(
+        self, name: str, kernel: Kernel, users: Mapping[str, Kernel], paths: Mapping[str, Sequence[str]]
+    ) -> dict[str, Kernel] | None:
+        """The kernels where ``name`` is filled instead of the buffer that ``kernel`` fills. ``paths``: the chain from that to
+        what ``users`` read."""
         found: dict[str, Kernel] = {}
-        first = kernel.buffer.cls
-        for way in self.problem.view.buffers[name].ways if name != first else (kernel.way,):
+        chain = next(iter(paths.values()))
+        steps = [] if name == kernel.buffer.cls else chain[: chain.index(name) + 1][::-1]
+        for way in self.problem.view.buffers[name].ways if steps else (kernel.way,):
             items = dict(kernel.items)
-            if self._down((way.root, False), items, self.path(name, first)[::-1], kernel.root):
+            if not steps or self._down((way.root, False), items, steps, kernel.root):
                 filled = priced(self.problem, self.problem.view.buffers[name], way, items)
                 if filled is not None:
                     found[name] = filled
@@ -121,10 +135,9 @@ class _Chain:
             items = dict(user.items)
             for key, item in user.items.items():
                 read = str(item.payload[0]) if item.head == "Read" else name
-                path = self.path(read, name)[::-1] if read != name else []
-                if len(path) > 1:
+                if read in paths and read != name:
                     del items[key]
-                    if not self._down(key, items, path, None):
+                    if not self._down(key, items, paths[read][paths[read].index(name) :][::-1], None):
                         return None
             changed = priced(self.problem, user.buffer, user.way, items)
             if changed is None:
@@ -134,34 +147,44 @@ class _Chain:
 
     def _down(self, key: Key, items: dict[Key, Item], path: Sequence[str], end: Key | None) -> bool:
         """Computes a value of the first buffer of ``path`` from that of the last: read from it, or at ``end``."""
-        if key == end or (key in items and len(path) > 1 and end is None):
-            return True
-        if len(path) == 1:
-            for option in self.options[key]:
-                if end is None and option.item.head == "Read" and str(option.item.payload[0]) == path[0]:
-                    items[key] = option.item
-                    return True
-            return False
+        for before in path[1:]:
+            option, child = self._step(key, before, end if before == path[-1] else None)
+            if option is None:
+                return False
+            items[key] = option.item
+            for other in option.children:
+                if other in self.fixed:
+                    self._plain(other, items)
+            key = child
+            if key in items and end is None:  # it is at hand
+                return True
+        if key != end:
+            items[key] = next(item for item in self._read(key) if str(item.payload[0]) == path[-1])
+        return True
+
+    def _step(self, key: Key, before: str, end: Key | None) -> tuple[Option | None, Key]:
+        """The option by which a value is computed from one of ``before``, or from ``end``, and that value."""
         for option in self.options[key]:
             varying = [child for child in dict.fromkeys(option.children) if child not in self.fixed]
             if option.item.head in ELEMENTWISE and len(varying) == 1:
-                inner = dict(items)
-                if self._down(varying[0], inner, path[1:], end):
-                    items |= inner
-                    items[key] = option.item
-                    for child in option.children:
-                        if child in self.fixed:
-                            self._plain(child, items)
-                    return True
-        return False
+                (child,) = varying
+                read = any(str(item.payload[0]) == before for item in self._read(child))
+                if child == end if end is not None else read:
+                    return option, child
+        return None, key
+
+    def _read(self, key: Key) -> Iterator[Item]:
+        return (option.item for option in self.options[key] if option.item.head == "Read")
 
     def _plain(self, key: Key, items: dict[Key, Item]) -> None:
         """Computes a value that is made of constants and inputs."""
-        if key not in items:
-            option = self.options[key][0]
-            items[key] = option.item
-            for child in option.children:
-                self._plain(child, items)
+        stack = [key]
+        while stack:
+            key = stack.pop()
+            if key not in items:
+                option = self.options[key][0]
+                items[key] = option.item
+                stack += option.children
 
 
 def _before(

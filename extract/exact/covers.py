@@ -39,18 +39,20 @@ class Covers:
 
     def together(self, positions: tuple[int, ...], case: Case) -> list[Cover]:
         """The ways to have all of these values within a kernel, each computed once."""
-        if not positions:
-            return [Cover(0, (0.0,) * len(self.scope.fields))]
-        if len(positions) == 1:
-            return self.of(positions[0], case)
-        known = self._together.get((case, positions))
-        if known is None:
-            known = self._together[case, positions] = fewer(
-                Cover(a.reads | b.reads, tuple(map(max, a.work, b.work)))
-                for a in self.of(positions[0], case)
-                for b in self.together(positions[1:], case)
-            )
-        return known
+        found = [Cover(0, (0.0,) * len(self.scope.fields))]
+        for start in range(
+            len(positions) - 1, -1, -1
+        ):  # states have the values in common that are computed last
+            tail = positions[start:]
+            known = self._together.get((case, tail))
+            if known is None:
+                known = self._together[case, tail] = fewer(
+                    Cover(a.reads | b.reads, tuple(map(max, a.work, b.work)))
+                    for a in self.of(positions[start], case)
+                    for b in found
+                )
+            found = known
+        return found
 
     def forget(self, case: Case, position: int) -> None:
         """Of a value that may be computed in fewer ways now, and of all that is made of it."""
