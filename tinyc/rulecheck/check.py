@@ -295,7 +295,10 @@ def _unsound(rule: Rule, blank: Verdict, world: World, tally: Tally, wrong: Wron
     )  # fmt: skip
     variables = (*shown, *outcome.values)
     method = "+".join(sorted(outcome.method or {"facts"}))
-    example = Counterexample(variables, outcome.left, outcome.right, f"{wrong.claim}: {outcome.why}")
+    left, right = outcome.left, outcome.right
+    if not left and not right:  # a fact that is false has no two sides
+        left, right = f"{wrong.claim} is claimed", "it is false"
+    example = Counterexample(variables, left, right, f"{wrong.claim}: {outcome.why}")
     return replace(
         blank,
         verdict="unsound",
