@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from tinyc.egraph.forms import scan
 from tinyc.ir.diagnostics import TinycError
 
 from . import affine
-from .borders import last
+from .borders import Borders
 from .compare import Outcome
 from .context import BadBinder, IllFormed, Reject
 from .instantiate import Attempt
@@ -45,12 +45,6 @@ AFTER = 40
 PROOFS = 60
 """Instances with opaque indices, for isl; and how many are tried for them."""
 PROOF_TRIES = 600
-
-NUMBERS = 6
-"""Of an instance that are taken to the borders of the guards."""
-
-EFFORT = 90_000
-"""Steps of all instances at borders."""
 
 COUNTED = ("i64", "String", "Problem")
 """Sorts of rules that are about numbers alone."""
@@ -218,7 +212,7 @@ def _instances(
     enough = 3 * ENOUGH if counted or facts else ENOUGH
     most = min(MOST_TRIES, HOPELESS * len(cases))
     tight = any(action.head == "panic" for action in rule.actions)
-    borders = _Borders()
+    borders = Borders()
     while number < most:
         which = number % len(cases)
         number += 1
@@ -250,26 +244,6 @@ def _instances(
                     smallest, wrong = size, _unsound(rule, blank, world, tally, error)
         tally.instances += 1
     return wrong, number
-
-
-class _Borders:
-    """The last instances when one number of an instance goes up or down. ``effort``: steps that may still be taken."""
-
-    def __init__(self) -> None:
-        self.effort = EFFORT
-
-    def of(self, make: Callable[..., Attempt], attempt: Attempt) -> Iterator[World]:
-        numbers = [name for name, value in attempt.free.items() if isinstance(value, int)]
-        for name in attempt.rng.sample(numbers, min(NUMBERS, len(numbers))):
-
-            def run(number: int, name: str = name) -> World:
-                self.effort -= len(attempt.case.steps)
-                return make(fixed={**attempt.free, name: number}).run()
-
-            for way in (1, -1):
-                found = last(run, attempt.free[name], way) if self.effort > 0 else None
-                if found is not None:
-                    yield found
 
 
 def _bounds(rule: Rule) -> bool:

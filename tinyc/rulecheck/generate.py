@@ -82,9 +82,7 @@ def shape_of_number(attempt: Attempt) -> tuple[int, ...]:
     leaves = attempt.world.context.leaves
     number = attempt.number + 7 * len(leaves)
     others = [leaf.shape for term, leaf in leaves.items() if term.head == "?Tensor"]
-    if (
-        others and attempt.rng.random() < 0.5
-    ):  # as the rest of the rule may ask for: equal, or with the axes in another order
+    if others and attempt.rng.random() < 0.5:  # equal, or with the axes in another order
         shape = list(attempt.rng.choice(others))
         if attempt.rng.random() < 0.5:
             attempt.rng.shuffle(shape)
@@ -354,7 +352,7 @@ def satisfying(attempt: Attempt, name: str, step: Step, position: int) -> Value 
     if what.value == "staged" and position > 3:
         return rng.choice((2, 4, 1, 0) if position == 4 else (0, 0, 1))
     if what.value == "fit" and position == 1 and attempt.bound(step.args[2]) and rng.random() < 0.5:
-        return max(1, attempt.get(step.args[2]) // rng.choice((1, 1, 2, 3, 4, 5, 6, 8)))
+        return max(1, attempt.get(step.args[2]) * 8 // rng.choice((1, 8, 8, 16, 24, 32, 40, 48, 64)))
     if what.value == "asked-core" and position == 2:
         return rng.choice(CORES)
     if what.value in CHOICES and position == 1:

@@ -120,6 +120,7 @@ class Attempt(Scope, Bindings):
                 index.insert(self.rng.randint(0, len(index)), lit(0))
             over = tuple(each.args[1] for each in (*index, *bound) if is_axis(each))
             shape = tuple(each.args[1].args[1] if is_axis(each) else 1 for each in (*index, *bound))
+            assert isinstance(own[0], Var)
             name = own[0].name
             term = Term("?Tensor", (name,))
             self.world.context.leaves[term] = Leaf(

@@ -65,10 +65,10 @@ def _implies(new: Call, old: Call) -> bool:
     before, after = _empty(old), _empty(new)
     if before is not None and after is not None:
         return (before.head, after.head) == ("set-intersect", "set-union") and before.args == after.args
-    sides = [_compared(each) for each in (new, old)]
-    if sides[0] is None or sides[1] is None:
+    sides, others = _compared(new), _compared(old)
+    if sides is None or others is None:
         return False
-    (a, b, strict), (c, d, was) = sides
+    (a, b, strict), (c, d, was) = sides, others
     return (strict or not was) and moved(a, c) in (0, 1) and moved(b, d) in (0, -1)
 
 

@@ -107,7 +107,14 @@ def _choice(*options: int) -> Callable[[Attempt, Step], int]:
 
 def _about(*options: int) -> Callable[[Attempt, Step], int]:
     """One of some numbers, or the next: where it is divided, a part is left over."""
-    return lambda attempt, step: max(1, attempt.rng.choice(options) + attempt.rng.choice((0, 0, 1, -1)))
+
+    def choose(attempt: Attempt, step: Step) -> int:
+        other = attempt.get(step.args[1]) if attempt.bound(step.args[1]) else 0
+        if other and attempt.rng.random() < 0.25:
+            return int(other)  # as many rows as columns
+        return max(1, attempt.rng.choice(options) + attempt.rng.choice((0, 0, 1, -1)))
+
+    return choose
 
 
 def _border(attempt: Attempt, step: Step) -> int:
@@ -159,11 +166,12 @@ _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
     ("Stream", 3): lambda attempt, step: attempt.rng.choice(_SCALES),
     ("Unravel", 3): _upto(1),
     ("Out", 0): _choice(0, 1),
-    **{("Product", k): _choice(1, 3, 17, 64, 100, 128, 512, 1000, 4096, 4096) for k in (1, 2, 3, 4, 7)},
+    **{("Product", k): _choice(1, 3, 17, 64, 100, 128, 512, 1000, 4096, 4096) for k in (1, 2, 3, 7)},
+    ("Product", 4): _choice(1, 17, 64, 100, 128, 200, 256, 300, 512, 1000, 4096),
     ("Product", 5): _choice(0, 1, 1, 2, 4), ("Product", 6): _choice(0, 1, 1, 2, 4),
     ("Packed", 0): _choice(1, 1, 1, 2, 3, 7, 64),
     ("Packed", 3): _choice(1, 7, 64, 512, 4096, 20000, 100000, 1000000),
-    **{("Packed", k): _about(1, 4, 16, 24, 32, 64, 96, 100, 240, 256, 512, 1000, 1024, 4096) for k in (1, 2)},
+    **{("Packed", k): _about(1, 4, 16, 24, 32, 64, 96, 100, 144, 192, 240, 256, 512, 1000, 1024, 4096) for k in (1, 2)},
     ("Row", 0): _choice(1, 2, 3, 8, 64, 100, 1024, 4096), ("Row", 1): _choice(1, 2, 4),
     ("top-axis-upto", 1): _upto(0), ("ixs-axes", 1): _upto(0), ("ops-upto", 1): _upto(0),
     ("axes-upto", 0): _choice(0, 16, 32), ("axes-next", 0): _choice(0, 16, 32),
