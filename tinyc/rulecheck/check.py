@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from tinyc.egraph.forms import scan
 from tinyc.ir.diagnostics import TinycError
 
 from . import affine
+from .borders import Borders
 from .compare import Outcome
 from .context import BadBinder, IllFormed, Reject
 from .instantiate import Attempt
@@ -41,7 +43,11 @@ AFTER = 40
 """Attempts after a counterexample, for a smaller one."""
 
 PROOFS = 60
-"""Instances with opaque indices, for isl."""
+"""Instances with opaque indices, for isl; and how many are tried for them."""
+PROOF_TRIES = 600
+
+COUNTED = ("i64", "String", "Problem")
+"""Sorts of rules that are about numbers alone."""
 
 TEXT = "text.egg"
 """The file of rules that come without one."""
@@ -201,32 +207,42 @@ def _instances(
     shaped = any(sort in ("Tensor", "Buf", "Ints") for case in cases for sort in case.sorts.values())
     least = TRIES + 4 * len(cases) if shaped else 0
     # what is only counted is cheap, and legal for most numbers
-    counted = any(sort == "Problem" for case in cases for sort in case.sorts.values())
-    enough = 3 * ENOUGH if counted else ENOUGH
+    counted = all(sort in COUNTED for case in cases for sort in case.sorts.values())
+    facts = not any(action.head == "union" for action in rule.actions)
+    enough = 3 * ENOUGH if counted or facts else ENOUGH
     most = min(MOST_TRIES, HOPELESS * len(cases))
+    tight = any(action.head == "panic" for action in rule.actions)
+    borders = Borders()
     while number < most:
         which = number % len(cases)
         number += 1
         if wrong is None and tally.instances >= enough and number > least:
             break
-        tight = any(action.head == "panic" for action in rule.actions)
-        attempt = Attempt(base, cases[which], f"{rule.name} {which}", (number - 1) // len(cases), not tight)
+        make = partial(
+            Attempt, base, cases[which], f"{rule.name} {which}", (number - 1) // len(cases), not tight
+        )
+        attempt = make()
         try:
-            world = attempt.run()
+            worlds = [attempt.run()]
         except Reject:
             continue
-        for name, arg in cases[which].names.items():
-            world.env[name] = arg.value if isinstance(arg, Lit) else world.env[arg.name]
+        if counted:
+            worlds += borders.of(make, attempt)
+        for world in worlds:
+            for name, arg in cases[which].names.items():
+                world.env[name] = arg.value if isinstance(arg, Lit) else world.env[arg.name]
+            world.context.complete = True
+            try:
+                act(rule, world, blank.klass, tally)
+            except Reject:
+                continue
+            except Wrong as error:
+                size = _size(world)
+                if wrong is None:
+                    most = min(most, number + AFTER)
+                if wrong is None or size < smallest:
+                    smallest, wrong = size, _unsound(rule, blank, world, tally, error)
         tally.instances += 1
-        world.context.complete = True
-        try:
-            act(rule, world, blank.klass, tally)
-        except Wrong as error:
-            size = _size(world)
-            if wrong is None:
-                most = min(most, number + AFTER)
-            if wrong is None or size < smallest:
-                smallest, wrong = size, _unsound(rule, blank, world, tally, error)
     return wrong, number
 
 
@@ -239,7 +255,9 @@ def _bounds(rule: Rule) -> bool:
 def _proven(rule: Rule, base: Base, cases: list[Case], blank: Verdict, tally: Tally) -> Verdict | bool:
     """Whether what a rule says of indices holds over all integers; a verdict where it does not."""
     proven = 0
-    for number in range(PROOFS):
+    for number in range(PROOF_TRIES):
+        if proven >= PROOFS:
+            break
         case = cases[number % len(cases)]
         attempt = Attempt(base, case, f"{rule.name} isl", number // len(cases), loose=False, opaque=True)
         try:
@@ -295,7 +313,10 @@ def _unsound(rule: Rule, blank: Verdict, world: World, tally: Tally, wrong: Wron
     )  # fmt: skip
     variables = (*shown, *outcome.values)
     method = "+".join(sorted(outcome.method or {"facts"}))
-    example = Counterexample(variables, outcome.left, outcome.right, f"{wrong.claim}: {outcome.why}")
+    left, right = outcome.left, outcome.right
+    if not left and not right:  # a fact that is false has no two sides
+        left, right = f"{wrong.claim} is claimed", "it is false"
+    example = Counterexample(variables, left, right, f"{wrong.claim}: {outcome.why}")
     return replace(
         blank,
         verdict="unsound",

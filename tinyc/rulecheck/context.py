@@ -30,7 +30,8 @@ class Reject(Exception):
 
 @dataclass(frozen=True)
 class Leaf:
-    """An opaque value. ``shape``: of a tensor or buffer; ``axes``: those that an expression may depend on.
+    """An opaque value. ``shape``: of a tensor or buffer; ``axes``: those that an expression may depend on. ``elements``: what
+    a tensor is made of, where the rule says: an expression, over ``axes`` in the order of the tensor's.
     ``taps``, ``solid``, ``fusible``: what the facts of these names say about it."""
 
     name: str
@@ -41,11 +42,13 @@ class Leaf:
     solid: bool = True
     low: int = 0
     high: int = 0
+    elements: Term | None = None
 
 
 @dataclass
 class Context:
     """One instance: its leaves, the buffers that inputs are, outputs and parameters of the program, and assumptions.
+    ``rows``: of tables, that it speaks of.
 
     ``machine``: what is compiled for. ``depth``: how deep reductions nest at most, if the instance says. ``assumed``: values of facts that were chosen looser than :class:`Facts` would have them.
     """
@@ -56,6 +59,7 @@ class Context:
     machine: str = "sm80"
     depth: int | None = None
     loose: bool = False
+    rows: dict[str, list[tuple[Value, ...]]] = field(default_factory=dict)
     notes: dict[str, list[tuple[Value, ...]]] = field(default_factory=dict)
     complete: bool = False
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .context import IllFormed
+from .context import IllFormed, Reject
 from .domains import Array, Domain
 from .facts import Facts, evaluate_index
 from .term import Term, Value, axis, is_axis
@@ -58,7 +58,7 @@ class Evaluator:
 
     def __init__(self, facts: Facts, domain: Domain, axes: tuple[Term, ...]) -> None:
         if math.prod(each.args[1] for each in axes) > LARGEST:
-            raise IllFormed("there are too many points to evaluate")
+            raise Reject  # too many points to evaluate
         self.facts, self.domain, self.axes = facts, domain, axes
         self.place = {each: at for at, each in enumerate(axes)}
         grids = np.meshgrid(*(np.arange(each.args[1]) for each in axes), indexing="ij", sparse=True)
@@ -83,6 +83,8 @@ class Evaluator:
             if term.head == "?Expr":
                 shape = tuple(each.args[1] if each in leaf.axes else 1 for each in self.axes)
                 return domain.leaf(leaf.name, leaf.dtype, shape), None
+            if leaf.elements is not None:
+                return self._filled(leaf.shape, leaf.elements, leaf.axes)
             return domain.leaf(leaf.name, leaf.dtype, leaf.shape), None
         match term.head, term.args:
             case (("Imm" | "Const"), (dtype, bits)):
@@ -117,7 +119,7 @@ class Evaluator:
             case (("At" | "Read"), (source, index)):
                 return self._element(source, index)
             case "Fill", (_, shape, x):
-                return self._filled(shape, x)
+                return self._filled(shape, x, filled_axes(shape))
             case "Alias", (shape, buffer):
                 return _reshaped(self.value(buffer), shape)
             case "Out", (_, buffer):
@@ -268,9 +270,11 @@ class Evaluator:
             places.insert(0, offset)
         return self._gathered(self._whole(x), shape, [*places, *tail])
 
-    def _filled(self, shape: tuple[int, ...], x: Term) -> Valued:
+    def _filled(self, shape: tuple[int, ...], x: Term, axes: Sequence[Term]) -> Valued:
+        """The values of an expression over ``axes``, those of the shape's extents above 1."""
         value, mask = self.value(x)
-        own = [self.place[each] for each in filled_axes(shape)]
+        own = [self.place[each] for each in axes]
+        order = (0, *(at + 1 for at in own), *(at + 1 for at in range(len(self.axes)) if at not in own))
 
         def filled(array: Array) -> Array:
             array = array.reshape(
@@ -285,9 +289,8 @@ class Evaluator:
             full = list(array.shape)
             for at in own:
                 full[at + 1] = self.axes[at].args[1]
-            return np.broadcast_to(array, full).reshape(array.shape[0], *shape)
+            return np.broadcast_to(array, full).transpose(order).reshape(array.shape[0], *shape)
 
-        # the axes of a shape have rising numbers, so they are in order already
         return filled(value), None if mask is None else filled(np.broadcast_to(mask, value.shape))
 
 

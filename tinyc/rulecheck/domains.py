@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -31,25 +32,25 @@ def number(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
 
 
-class Domain:
+class Domain(ABC):
     """What the operators mean. ``dtype`` is always that of the operands."""
 
+    @abstractmethod
     def leaf(self, name: str, dtype: str, shape: tuple[int, ...]) -> Array:
         """The value of an opaque term: an array of samples by ``shape``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def const(self, dtype: str, bits: int) -> Array:
         """One number."""
-        raise NotImplementedError
 
-    def unary(self, op: str, dtype: str, x: Array) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def unary(self, op: str, dtype: str, x: Array) -> Array: ...
 
-    def binary(self, op: str, dtype: str, x: Array, y: Array) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def binary(self, op: str, dtype: str, x: Array, y: Array) -> Array: ...
 
-    def cast(self, source: str, to: str, x: Array) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def cast(self, source: str, to: str, x: Array) -> Array: ...
 
     def truth(self, x: Array) -> Array:
         """A mask of an index condition as a value."""

@@ -13,6 +13,7 @@ from .context import Leaf, Reject
 from .numbers import Uses, bits_for, integer
 from .parse import Lit
 from .predicates import CHOICES
+from .requests import CORES
 from .schedules import ordered_of, packs
 from .steps import Step
 from .term import Term, Value, axis, lit, plain
@@ -81,9 +82,7 @@ def shape_of_number(attempt: Attempt) -> tuple[int, ...]:
     leaves = attempt.world.context.leaves
     number = attempt.number + 7 * len(leaves)
     others = [leaf.shape for term, leaf in leaves.items() if term.head == "?Tensor"]
-    if (
-        others and attempt.rng.random() < 0.5
-    ):  # as the rest of the rule may ask for: equal, or with the axes in another order
+    if others and attempt.rng.random() < 0.5:  # equal, or with the axes in another order
         shape = list(attempt.rng.choice(others))
         if attempt.rng.random() < 0.5:
             attempt.rng.shuffle(shape)
@@ -118,10 +117,11 @@ def _expression(attempt: Attempt, name: str, uses: Uses) -> Term:
     kind = rng.random()
     role = attempt.role(name)
     if role and kind < 0.9:
+        inner = 16 if attempt.number % 5 else 32  # a contraction may be part of a larger reduction
         axes = [
             each
             for each in pool
-            if each in bound or (each.args[0] < 16 and attempt.roles.get(each) in ("batch", role))
+            if each in bound or (each.args[0] < inner and attempt.roles.get(each) in ("batch", role))
         ]
     elif kind < 0.2:
         axes = pool
@@ -132,9 +132,9 @@ def _expression(attempt: Attempt, name: str, uses: Uses) -> Term:
         axes = [each for each in pool if each in bound or (one and each == rng.choice(one))]
     elif kind < 0.72:
         axes = [each for each in pool if each not in bound]
-    elif kind < 0.8:
+    elif kind < 0.78:
         axes = []
-    elif kind < 0.85 and not filled:
+    elif kind < 0.86 and not filled:
         return _constant(attempt, "Const", dtype)
     else:
         axes = [each for each in pool if rng.random() < 0.5]
@@ -156,12 +156,16 @@ def _ix(attempt: Attempt, name: str, uses: Uses) -> Term:
             k = attempt.get(each.args[0])
             terms = [(k * rng.choice((1, 2, -1)), attempt.some_axis()) for _ in range(rng.randint(0, 2))]
             return attempt.total(terms, k * rng.choice((0, 0, 1, -2)))
+        if each.head == "IScale" and name in attempt.case.cyclic:
+            k = rng.choice((0, 2, 3, 4))
+            return attempt.total([(k, attempt.some_axis())], k * rng.choice((0, 0, 1)))
     tail = next((step for step, position in uses if step.head == "Plus" and position == 2), None)
     if tail is not None and attempt.bound(tail.args[1]) and attempt.rng.random() < 0.7:
         # the rest of a sum: what comes after its first atom
         facts = attempt.world.facts
         first = facts.key(attempt.get(tail.args[1]))
-        later = [each for each in attempt.pool if facts.key(each) > first]
+        atoms = [*attempt.pool, *(attempt.atom() for _ in range(3))]
+        later = [each for each in atoms if facts.key(each) > first]
         terms = [(attempt.rng.choice((1, 2, 3, -1, 4)), each) for each in later if attempt.rng.random() < 0.4]
         return attempt.total(terms, attempt.rng.choice((0, 0, 1, 3, -2)))
     return attempt.index()
@@ -301,7 +305,7 @@ def _shape(attempt: Attempt, uses: Uses) -> tuple[int, ...]:
                 case "Ravel", 1:
                     return tuple(facts.high(each) + 1 for each in attempt.get(step.args[0]))
                 case "View", 1:
-                    return rng.choice([each for each in SHAPES if each])
+                    return rng.choice([*(each for each in SHAPES if each), (129,), (260,)])
     return shape_of_number(attempt)
 
 
@@ -347,6 +351,10 @@ def satisfying(attempt: Attempt, name: str, step: Step, position: int) -> Value 
         return rng.choice(fits)[position - 5] if fits else None
     if what.value == "staged" and position > 3:
         return rng.choice((2, 4, 1, 0) if position == 4 else (0, 0, 1))
+    if what.value == "fit" and position == 1 and attempt.bound(step.args[2]) and rng.random() < 0.5:
+        return max(1, attempt.get(step.args[2]) * 8 // rng.choice((1, 8, 8, 16, 24, 32, 40, 48, 64)))
+    if what.value == "asked-core" and position == 2:
+        return rng.choice(CORES)
     if what.value in CHOICES and position == 1:
         return rng.choice(CHOICES[str(what.value)])
     if what.value in ("number", "neutral", "divisor") and position == 1:

@@ -8,53 +8,63 @@ evaluates them. An instance that fails one is dropped.
 
 from __future__ import annotations
 
-import functools
-import itertools
 import random
 from collections.abc import Mapping
+from types import MappingProxyType
 
+from .bindings import Bindings
 from .context import IllFormed, Leaf, Reject
-from .generate import DRAWS, GENERATORS, PREREQUISITES, built, satisfying, shape_of_number
+from .generate import DRAWS, GENERATORS, built, satisfying, shape_of_number
+from .order import next_of
 from .parse import Lit, Schema, Var
 from .predicates import VALUES, holds, value_of
 from .primitives import Fails, compute
+from .requests import tails
+from .scope import Scope, factors
 from .steps import Arg, Case, Step
-from .term import Term, Value, axis, is_axis, lit, plain
+from .term import Term, Value, is_axis, lit, plain
 from .types import NoTypes, Types
 from .world import World, known, wrong_fact
 
-_ORDER = {
-    "Tensor": 0,
-    "Buf": 0,
-    "Ixs": 1,
-    "Ints": 1,
-    "Expr": 2,
-    "Ix": 3,
-    "Atom": 4,
-    "Axes": 4,
-    "String": 6,
-    "i64": 7,
-}
+_QUOTED = ('"cut"', '"fit"', '"limit"')
+"""Values that are cheap, and that guards are about."""
 
 
-class Attempt:
+class Attempt(Scope, Bindings):
     """One try. ``number`` counts from 0 and sets how large things are: the first tries are small. ``loose``: whether facts
     may be looser than they need to be, such as a bound that no value reaches. ``opaque``: whether indices and atoms that the
-    rule leaves open are opaque too, any integers within assumed bounds."""
+    rule leaves open are opaque too, any integers within assumed bounds. ``fixed``: numbers and words that are not chosen;
+    ``free``: all those that nothing else gives."""
 
     def __init__(
-        self, schema: Schema, case: Case, seed: str, number: int, loose: bool = True, opaque: bool = False
+        self,
+        schema: Schema,
+        case: Case,
+        seed: str,
+        number: int,
+        loose: bool = True,
+        opaque: bool = False,
+        fixed: Mapping[str, Value] = MappingProxyType({}),
     ) -> None:
         self.schema, self.case, self.number = schema, case, number
-        self.rng: random.Random = random.Random(f"{seed} {number}")
-        self.world: World = World(schema, f"{seed} {number}")
-        self.env = self.world.env
-        self.level: int = 0 if number < 12 else 1 if number < 40 else 2
+        # problems count points and hold no values, so their axes may be long
+        counted = any(
+            step.kind == "predicate" and step.args[0] in (Lit("points"), Lit("run")) for step in case.steps
+        )
+        level = 0 if number < 12 else 1 if number < 40 else 2
+        world = World(schema, f"{seed} {number}")
+        rng = random.Random(f"{seed} {number}")
+        sizes: tuple[int, ...] = (2, 3)
+        if counted and number % 2:
+            limits = [each for each in case.borders if each > 100] if number % 4 == 3 else []
+            sizes = factors(rng, rng.choice(limits) - rng.choice((0, 1))) if limits else (3, 8, 64, 100)
+        Scope.__init__(self, rng, world, level, sizes)
+        Bindings.__init__(self, world.env)
         self.opaque = opaque
         self.loose = loose and number % 4 == 3
         self.world.context.machine = ("sm80", "sm90", "cpu")[number % 3]
+        self.fixed, self.free = fixed, dict[str, Value]()
         self.later: list[tuple[Value, Value]] = []
-        self.pool = self._pool()
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.types: Types
 
@@ -71,23 +81,6 @@ class Attempt:
             raise Reject from None
         return self.world
 
-    def _pool(self) -> list[Term]:
-        # problems count points and hold no values, so their axes may be long
-        counted = any(
-            step.kind == "predicate" and step.args[0] in (Lit("points"), Lit("core"))
-            for step in self.case.steps
-        )
-        sizes = (3, 8, 64, 100) if counted and self.number % 2 else (2, 3)
-        extent = [self.rng.choice(sizes) for _ in range(5)]
-        found = [axis(0, extent[0]), axis(16, extent[2]), axis(1, extent[1])]
-        if self.level:
-            found += [axis(17, extent[3])]
-        if self.level == 2:
-            found += [axis(32, extent[4])] if self.rng.random() < 0.5 else [axis(2, extent[4])]
-            if self.rng.random() < 0.3:
-                found.append(axis(16, 2 if extent[2] != 2 else 3))
-        return found
-
     # ---- the loop ----
 
     def _solve(self) -> None:
@@ -97,17 +90,46 @@ class Attempt:
             moved = True
             while moved:
                 rest = [step for step in pending if not self._taken(step)]
-                moved = len(rest) < len(pending)
+                moved = len(rest) < len(pending) or self._tied()
                 pending = rest
             names = [name for name in names if name not in self.env]
             if not names:
                 break
-            name = max(names, key=self._rank)
-            self.env[name] = (
-                self._guided(name, pending) if self.case.sorts[name] == "i64" else self._generated(name)
-            )
+            name = next_of(self.schema, self.case, names, self.env, self.opaque)
+            sort = self.case.sorts[name]
+            if name in self.fixed:
+                self.env[name] = self.fixed[name]
+            else:
+                self.env[name] = self._guided(name, pending) if sort == "i64" else self._generated(name)
+            if sort in ("i64", "String"):
+                self.free[name] = self.env[name]
         if pending:
             raise Reject
+
+    def _tied(self) -> bool:
+        """Makes the operand of a reduction the tensor of the elements that the rule says it has."""
+        for at, tensor, reduce in self.case.reduced:
+            own = (tensor.args[2], tensor.args[1], at.args[1])
+            if any(map(self.bound, own)) or not all(map(self.bound, reduce.args)):
+                continue
+            _, bound, elements = map(self.get, reduce.args)
+            facts = self.world.facts
+            axes = sorted(facts.free(elements) - facts.axes_of(bound), key=lambda each: each.args)
+            index = [plain(each) for each in axes]
+            if self.rng.random() < 0.2:
+                index.insert(self.rng.randint(0, len(index)), lit(0))
+            over = tuple(each.args[1] for each in (*index, *bound) if is_axis(each))
+            shape = tuple(each.args[1].args[1] if is_axis(each) else 1 for each in (*index, *bound))
+            assert isinstance(own[0], Var)
+            name = own[0].name
+            term = Term("?Tensor", (name,))
+            self.world.context.leaves[term] = Leaf(
+                name, facts.dtype(elements), shape, over, elements=elements
+            )
+            for arg, value in zip(own, (term, len(bound), tuple(index)), strict=True):
+                self.bind(arg, value)
+            return True
+        return False
 
     def _guided(self, name: str, pending: list[Step]) -> int:
         """A number that no guard excludes at once, if one is found soon."""
@@ -126,6 +148,8 @@ class Attempt:
             while moved:
                 moved = False
                 for step in list(steps):
+                    if step.kind == "predicate" and self._follows(step, env):
+                        moved = True
                     if not all(isinstance(arg, Lit) or arg.name in env for arg in step.args):
                         continue
                     args = tuple(arg.value if isinstance(arg, Lit) else env[arg.name] for arg in step.args)
@@ -146,11 +170,19 @@ class Attempt:
             return True
         return False
 
-    def bound(self, arg: Arg | None) -> bool:
-        return isinstance(arg, Lit) or (isinstance(arg, Var) and arg.name in self.env)
-
-    def get(self, arg: Arg) -> Value:
-        return arg.value if isinstance(arg, Lit) else self.env[arg.name]
+    def _follows(self, step: Step, env: dict[str, Value]) -> bool:
+        """Whether the last argument of a predicate follows from the others, and is now known. Raises Fails."""
+        *args, last = step.args
+        if not isinstance(last, Var) or last.name in env or str(args[0]) not in _QUOTED:
+            return False
+        if not all(isinstance(arg, Lit) or arg.name in env for arg in args):
+            return False
+        name, *values = (arg.value if isinstance(arg, Lit) else env[arg.name] for arg in args)
+        found = value_of(self.world, str(name), tuple(values))
+        if found is None:
+            raise Fails("it has no value there")
+        env[last.name] = found
+        return True
 
     def bind(self, arg: Arg, value: Value) -> None:
         """Binds a variable, or requires that it be equal."""
@@ -175,6 +207,8 @@ class Attempt:
                 found = value_of(
                     self.world, str(self.get(step.args[0])), tuple(map(self.get, step.args[1:-1]))
                 )
+                if found is None and step.args[0] == Lit("tail") and not self.opaque:
+                    found = self.rng.choice(tails(self.world, self.get(step.args[1])))
                 if found is not None:
                     self.bind(step.args[-1], found)
                     return True
@@ -195,8 +229,7 @@ class Attempt:
                 if step.out is not None:
                     self.bind(step.out, value)
             case "relation":
-                if args not in self.schema.facts[step.head]:
-                    raise Reject
+                self._row(step.head, args)
             case "predicate":
                 if args[0] == "output":
                     if self.world.context.outputs.setdefault(args[1], args[2]) != args[2]:
@@ -204,6 +237,21 @@ class Attempt:
                 elif not holds(self.world, args):
                     raise Reject
         return True
+
+    def _row(self, table: str, args: tuple[Value, ...]) -> None:
+        """A row of a table, or one that a user's file may add."""
+        told = self.world.context.rows.setdefault(table, [])
+        if args not in self.schema.facts[table]:
+            words = [tuple(each for each in row if isinstance(each, str)) for row in self.schema.facts[table]]
+            if not self.invents(table) or tuple(each for each in args if isinstance(each, str)) not in words:
+                raise Reject
+        if args not in told:
+            told.append(args)
+
+    def invents(self, table: str) -> bool:
+        """Whether rows of a table are made up, in every other try."""
+        turn = sum(map(ord, table)) % 4
+        return self.schema.grows(table) and self.number >> turn & 1 == 1
 
     def program_input(self, number: int, step: Step) -> None:
         """Input ``number`` of the program, and its buffer."""
@@ -260,36 +308,22 @@ class Attempt:
             return value | {self.rng.choice(self.pool)}
         return value
 
-    # ---- which variable next ----
-
-    def _rank(self, name: str) -> tuple[int, ...]:
-        """Higher is sooner: what nothing else gives, whose neighbours are there, containers before numbers."""
-        case = self.case
-        ready = 1
-        for step, position in case.uses[name]:
-            if step.kind == "predicate" and step.args[0] == Lit("pack") and position > 4:
-                ready &= all(map(self.bound, step.args[1:5]))
-            for each in PREREQUISITES.get((step.head, position), ()):
-                arg = step.args[each]
-                if isinstance(arg, Var) and arg.name != name and arg.name not in self.env:
-                    ready = 0
-        return (
-            name not in case.produced,
-            name in case.cyclic,
-            name not in case.split,
-            ready,
-            -_ORDER.get(case.sorts[name], 5),
-        )
+    # ---- values ----
 
     def _generated(self, name: str) -> Value:
         sort = self.case.sorts[name]
         uses = self.case.uses[name]
         for step, position in uses:
             if step.kind == "relation":
+                told = [row for row in self.world.context.rows.get(step.head, ()) if self._fits(step, row)]
+                if told and self.rng.random() < 0.85:
+                    return self.rng.choice(told)[position]
+                if self.invents(step.head) and sort == "i64":
+                    continue
                 rows = [row for row in self.schema.facts[step.head] if self._fits(step, row)]
-                if not rows:
+                if not rows and not self.invents(step.head):
                     raise Reject
-                return self.rng.choice(rows)[position]
+                return self.rng.choice(rows or self.schema.facts[step.head])[position]
             if step.kind == "predicate":
                 found = satisfying(self, name, step, position)
                 if found is not None:
@@ -304,14 +338,6 @@ class Attempt:
             not self.bound(arg) or self.get(arg) == value for arg, value in zip(step.args, row, strict=True)
         )
 
-    # ---- axes and indices ----
-
-    @functools.cached_property
-    def roles(self) -> Mapping[Term, str]:
-        """Each axis of the pool a role in a contraction."""
-        order = sorted(self.pool, key=lambda each: each.args)
-        return {each: self.rng.choice(("left", "right", "left", "right", "batch", "")) for each in order}
-
     def role(self, name: str) -> str:
         """Which factor of a contraction an expression is, if any."""
         for step in self.case.steps:
@@ -321,101 +347,3 @@ class Attempt:
                     if made and made[0].args[0] == Var(name):
                         return side
         return ""
-
-    def axes(self) -> list[Term]:
-        """The pool, and the axes of shapes that have come up."""
-        return self.pool
-
-    def axis_of(self, extent: int, level: int = 0) -> Term:
-        """An axis of this extent: one of the pool, or a new one."""
-        options = [each for each in self.pool if each.args[1] == extent]
-        if options and self.rng.random() < 0.8:
-            return self.rng.choice(options)
-        used = {each.args[0] for each in self.pool}
-        number = next(each for each in itertools.count(level) if each not in used)
-        found = axis(number, extent)
-        if len(self.pool) < 6:
-            self.pool.append(found)
-        elif options:
-            return self.rng.choice(options)
-        return found
-
-    def total(self, terms: list[tuple[int, Term]], const: int) -> Term:
-        """A sum in normal form."""
-        coefs: dict[Term, int] = {}
-        for coef, atom in terms:
-            coefs[atom] = coefs.get(atom, 0) + coef
-        facts = self.world.facts
-        result = lit(const)
-        for atom in sorted((each for each, coef in coefs.items() if coef), key=facts.key, reverse=True):
-            result = self.world.build("Plus", (coefs[atom], atom, result))
-        return result
-
-    def some_axis(self) -> Term:
-        return self.rng.choice(self.pool)
-
-    def atom(self) -> Term:
-        if self.level == 0 or self.rng.random() < 0.65:
-            return self.some_axis()
-        inner = self.total(
-            [(self.rng.choice((1, 2, 3, -1)), self.some_axis()), (1, self.some_axis())],
-            self.rng.choice((0, 1)),
-        )
-        return self.world.build("FloorDiv", (inner, self.rng.choice((2, 3, 4))))
-
-    def index(self) -> Term:
-        """Any index in normal form."""
-        rng = self.rng
-        kind = rng.random()
-        const = rng.choice((0, 0, 1, -1, 2, 5, -7)) if self.level else rng.choice((0, 1))
-        if kind < 0.15:
-            return lit(const)
-        if kind < 0.45:
-            return plain(self.some_axis())
-        count = 1 if kind < 0.75 else rng.choice((2, 2, 3))
-        coefs = (1, 2, 3, -1, -2, 4, 6) if self.level else (1, 2, -1)
-        return self.total([(rng.choice(coefs), self.atom()) for _ in range(count)], const)
-
-    def within(self, size: int) -> Term:
-        """An index with values from 0 to ``size`` - 1."""
-        rng = self.rng
-        kind = rng.random()
-        if size == 1 or kind < 0.08:
-            return lit(rng.randrange(size))
-        if self.level == 2 and kind > 0.93:
-            return self.long(self.axis_of(size))
-        if kind < 0.6 or self.level == 0:
-            return plain(self.axis_of(size))
-        if kind < 0.7:
-            return self.total([(-1, self.axis_of(size))], size - 1)
-        atom = self.atom() if kind < 0.9 else self.world.build("FloorDiv", (plain(self.axis_of(size * 2)), 2))
-        low, high = self.world.facts.low(atom), self.world.facts.high(atom)
-        if low >= 0 and high < size:
-            coef = rng.choice([c for c in (1, 2, 3) if c * high < size])
-            return self.total([(coef, atom)], rng.randint(0, size - 1 - coef * high))
-        return plain(self.axis_of(size))
-
-    def long(self, atom: Term) -> Term:
-        """The value of an axis, spelled with more than 32 operations."""
-        index = plain(atom)
-        for _ in range(14):
-            inner = self.world.build("IAdd", (self.world.build("IScale", (2, index)), lit(1)))
-            coefs, const = self.world.facts.linear(inner)
-            half = self.world.build("FloorDiv", (self.total([(c, a) for a, c in coefs.items()], const), 2))
-            index = self.total([(1, half)], 0)
-        return index
-
-    def binder(self) -> tuple[Term, ...]:
-        rng = self.rng
-        inner = sorted({each for each in self.pool if each.args[0] >= 16}, key=lambda each: each.args)
-        kind = rng.random()
-        if kind < 0.1:
-            return rng.choice([(), (lit(0),)])
-        chosen = [rng.choice(inner)] if kind < 0.55 else rng.sample(inner, rng.randint(1, min(3, len(inner))))
-        if rng.random() < 0.05:
-            chosen = [self.pool[0], *chosen]
-        chosen.sort(key=lambda each: each.args[0] // 16)
-        found = [plain(each) for each in chosen]
-        if rng.random() < 0.15:
-            found.insert(rng.randint(0, len(found)), lit(0))
-        return tuple(found)

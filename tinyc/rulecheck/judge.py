@@ -65,7 +65,12 @@ def _action(action: Call, world: World, env: dict[str, Value], klass: str, tally
             a, b = (world.instance(each, env) for each in action.args)
             if klass == "FACT":
                 raise Wrong(
-                    Outcome("", why="its class is FACT, and it makes two values equal", left="-", right="-"),
+                    Outcome(
+                        "",
+                        why="its class is FACT, and it makes two values equal",
+                        left="a fact alone is claimed",
+                        right="two values become one",
+                    ),
                     str(action),
                 )
             _judge(compare(world, a, b, klass), klass, f"{action.args[0]} == {action.args[1]}", tally)

@@ -1,9 +1,16 @@
 """Rules with one mistake in them, to try the checker: it must call every one unsound, or the mutant equivalent.
 
 Mutation follows the errors that people make in rules: an operand swapped or dropped, another operator, a guard
-forgotten, a number off by one, a comparison that includes its border. What is equivalent for a reason that can be read off
-the rule is not made: operands that commute, a claim that asserts nothing (a request), a claim that the body holds already,
-and, where a rule is known to be true without a guard, changes of that guard.
+forgotten, a number off by one, a comparison that includes its border.
+
+What is equivalent for a reason that can be read off the rule is not made:
+
+- operands that commute;
+- a claim that asserts nothing (a request), that the body holds already, or that is another of the rule's claims;
+- a change that only narrows the body: ``>`` for ``>=``, a border moved inwards (:mod:`tinyc.rulecheck.narrow`);
+- where a rule is known to be true without a guard, changes of that guard, and of a number that only it speaks of.
+
+Nor is a rule made that the engine refuses, for a variable that nothing binds: it would be too easy to catch.
 """
 
 from __future__ import annotations
@@ -12,6 +19,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from .narrow import defined, only_narrows
 from .parse import Call, Lit, Pattern, Rule, Schema, Var, variables
 
 OPERATORS = {
@@ -42,8 +50,6 @@ PRIMITIVES = {
 
 ORDERED = frozenset({"-", "/", "%", "<", "<=", ">", ">=", "set-diff", "vec-append"})
 """Primitives whose operands do not commute."""
-
-GUARDS = frozenset({"<", "<=", ">", ">=", "!="})
 
 COMMUTATIVE = frozenset({"ADD", "MUL", "MAX", "MIN", "CMPEQ", "CMPNE"})
 """Operators whose operands commute, bit for bit."""
@@ -76,13 +82,13 @@ def mutants(rule: Rule, schema: Schema, spare: Collection[str] = ()) -> tuple[Mu
     found: list[Mutant] = []
     counts: dict[str, int] = {}
     for kind, changed, change, guard in _mutations(rule, schema, sorts):
+        number = counts[kind] = counts.get(kind, 0) + 1
         key = (changed.body, changed.actions)
-        if key in seen or not _bound(changed) or _nothing_new(changed):
+        if key in seen or not _bound(changed, schema) or _nothing_new(changed, rule):
             continue
         seen.add(key)
-        if guard is not None and f"{rule.name} dropped {guard}" in spare:
+        if guard is not None and (only_narrows(changed, rule) or _is_spare(guard, rule, spare)):
             continue
-        number = counts[kind] = counts.get(kind, 0) + 1
         name = (
             f"{rule.name} {kind} {number}"
             if kind != "dropped"
@@ -101,14 +107,29 @@ def sample(every: Iterable[Mutant], count: int, seed: int) -> list[Mutant]:
     return sorted(every, key=place)[:count]
 
 
-def _nothing_new(rule: Rule) -> bool:
-    """Whether the only claim of a rule is what its body holds."""
-    held = {str(fact) for fact in rule.body}
-    held |= {f"(set {call} {value})" for fact in rule.body if fact.head == "=" and len(fact.args) == 2
+def _is_spare(guard: Call, rule: Rule, spare: Collection[str]) -> bool:
+    """Whether the rule is true without a guard, or without all that speak of the number that it names."""
+    if f"{rule.name} dropped {guard}" in spare:
+        return True
+    named = defined(guard)
+    if named is None or named[0] in variables(rule.actions):
+        return False
+    users = [fact for fact in rule.body if fact is not guard and named[0] in variables([fact])]
+    return bool(users) and all(f"{rule.name} dropped {fact}" in spare for fact in users)
+
+
+def _nothing_new(changed: Rule, rule: Rule) -> bool:
+    """Whether what a rule claims otherwise than before is what its body holds, or what it claims anyway."""
+    held = {str(fact) for fact in changed.body}
+    held |= {f"(set {call} {value})" for fact in changed.body if fact.head == "=" and len(fact.args) == 2
              for call, value in (fact.args, fact.args[::-1])}  # fmt: skip
+    if changed.body == rule.body:
+        held |= set(map(str, rule.actions))
+        claims = [action for action in changed.actions if action not in rule.actions]
+    else:
+        claims = list(changed.actions)
     return all(
-        str(action) in held or (action.head == "union" and len(set(action.args)) == 1)
-        for action in rule.actions
+        str(action) in held or (action.head == "union" and len(set(action.args)) == 1) for action in claims
     )
 
 
@@ -141,21 +162,39 @@ def sorts_of(rule: Rule, schema: Schema) -> dict[str, str]:
     return sorts
 
 
-def _bound(rule: Rule) -> bool:
-    """Whether the body still binds every variable that the actions use, and a guard no variable of its own."""
+def _bound(rule: Rule, schema: Schema) -> bool:
+    """Whether the body binds every variable that a primitive or an action uses, as the engine asks for."""
     binding: set[str] = set()
+
+    def bind(pattern: Pattern) -> None:
+        if isinstance(pattern, Call):
+            word = schema.signature(pattern.head) is not None
+            binding.update(arg.name for arg in pattern.args if word and isinstance(arg, Var))
+            for arg in pattern.args:
+                bind(arg)
+
+    def known(pattern: Pattern) -> bool:
+        return set(variables([pattern])) <= binding
+
     for fact in rule.body:
-        if fact.head not in GUARDS:
-            binding.update(variables([fact]))
-    used = set(variables([fact for fact in rule.body if fact.head in GUARDS]))
+        bind(fact)
+    before = -1
+    while before < len(binding):  # what is equal to something known is known
+        before = len(binding)
+        for fact in rule.body:
+            if fact.head == "=" and any(map(known, fact.args)):
+                binding.update(arg.name for arg in fact.args if isinstance(arg, Var))
+    if not all(map(known, rule.body)):
+        return False
     for action in rule.actions:
-        if action.head == "let" and isinstance(action.args[0], Var):
-            binding.add(action.args[0].name)
-        used.update(variables([action]))
-    return used <= binding
+        let = action.head == "let" and isinstance(action.args[0], Var)
+        if not all(map(known, action.args[1:] if let else action.args)):
+            return False
+        binding.update(variables(action.args[:1]) if let else ())
+    return True
 
 
-Mutation = tuple[str, Rule, str, str | None]
+Mutation = tuple[str, Rule, str, Call | None]
 
 
 def _mutations(rule: Rule, schema: Schema, sorts: dict[str, str]) -> Iterator[Mutation]:
@@ -172,7 +211,7 @@ def _mutations(rule: Rule, schema: Schema, sorts: dict[str, str]) -> Iterator[Mu
     for number, fact in enumerate(rule.body):
         for kind, other, change in _inside(fact, schema, sorts, own=False):
             body = (*rule.body[:number], other, *rule.body[number + 1 :])
-            yield kind, replace(rule, body=body), f"{change} in {fact}", str(fact)
+            yield kind, replace(rule, body=body), f"{change} in {fact}", fact
 
 
 def _inside(

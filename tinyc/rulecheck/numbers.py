@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from tinyc.ir.dtypes import DType, to_bits
 
-from .context import Reject
+from .context import INFINITY, PRIME, Reject
 from .steps import Step
 from .term import lit
 
 if TYPE_CHECKING:
     from .instantiate import Attempt
 
+_TILES = (1, 2, 4, 8, 16, 32, 64, 64, 128, 128, 256, 512, 1024, 0, 3, 6, 12, 24, 40, 48, 80, 96, 272)
 Uses = Sequence[tuple[Step, int]]
 
 
@@ -27,12 +28,12 @@ def integer(attempt: Attempt, name: str, uses: Uses) -> int:
         if step.kind == "primitive" and step.head == "%" and attempt.bound(step.args[1 - position]):
             other = abs(attempt.get(step.args[1 - position])) or 1
             if position == 0:
-                return other * attempt.rng.choice((0, 1, 2, -1, 3, 8, 5, 16)) + attempt.rng.choice(
+                return other * attempt.rng.choice((0, 1, 2, -1, 3, 8, 5, 16, 33, 40)) + attempt.rng.choice(
                     (0, 0, 0, 1)
                 )
             return attempt.rng.choice([each for each in range(1, min(other, 4096) + 1) if other % each == 0])
     if "Problem" in attempt.case.sorts.values():  # tiles and registers
-        return attempt.rng.choice((1, 2, 4, 8, 16, 32, 64, 64, 128, 128, 256, 512, 1024, 0, 3, 6, 12, 48))
+        return attempt.rng.choice(_TILES)
     return attempt.rng.choice((0, 1, 2, 3, -1, 4, 16, 5, -3, 7))
 
 
@@ -104,6 +105,18 @@ def _choice(*options: int) -> Callable[[Attempt, Step], int]:
     return lambda attempt, step: attempt.rng.choice(options)
 
 
+def _about(*options: int) -> Callable[[Attempt, Step], int]:
+    """One of some numbers, or the next: where it is divided, a part is left over."""
+
+    def choose(attempt: Attempt, step: Step) -> int:
+        other = attempt.get(step.args[1]) if attempt.bound(step.args[1]) else 0
+        if other and attempt.rng.random() < 0.25:
+            return int(other)  # as many rows as columns
+        return max(1, attempt.rng.choice(options) + attempt.rng.choice((0, 0, 1, -1)))
+
+    return choose
+
+
 def _border(attempt: Attempt, step: Step) -> int:
     """Near the ends of an index's range."""
     facts = attempt.world.facts
@@ -112,9 +125,21 @@ def _border(attempt: Attempt, step: Step) -> int:
     return end + attempt.rng.choice((0, 0, 0, 1, -1, 2))
 
 
+def _long(attempt: Attempt) -> int:
+    """Now and then a number about the prime of the facts; 0 otherwise."""
+    rng = attempt.rng
+    return (
+        rng.choice((-1, 1)) * (PRIME + rng.choice((-1, 0, 1, 2)))
+        if attempt.level and rng.random() < 0.06
+        else 0
+    )
+
+
+_SCALES = (*(to_bits(each, DType.FP32) for each in (1.0, 2.0, 0.5, 3.0)), 1, INFINITY - 1)
+
 _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
-    ("Lit", 0): lambda attempt, step: attempt.rng.choice((0, 1, 2, -1, 3, 5, -7, 8, 100)),
-    ("Plus", 0): lambda attempt, step: attempt.rng.choice((1, 2, 3, -1, 4, -2, 6, 8, -3)),
+    ("Lit", 0): lambda attempt, step: _long(attempt) or attempt.rng.choice((0, 1, 2, -1, 3, 5, -7, 8, 100)),
+    ("Plus", 0): lambda attempt, step: _long(attempt) or attempt.rng.choice((1, 2, 3, -1, 4, -2, 6, 8, -3)),
     ("Ax", 0): lambda attempt, step: attempt.rng.choice((0, 1, 16, 17, 2, 32, 33)),
     ("Ax", 1): _choice(2, 3, 2, 3, 4),
     ("FloorDiv", 1): _choice(2, 3, 4, 6),
@@ -138,13 +163,15 @@ _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
     ("Valid", 1): lambda attempt, step: attempt.rng.randrange(max(1, len(attempt.get(step.args[0])))),
     ("Valid", 2): _choice(0, 1, -1, 2), ("Valid", 3): _choice(1, 2, 0, 3),
     ("Within", 1): _border, ("Within", 2): _border,
-    ("Stream", 3): lambda attempt, step: to_bits(attempt.rng.choice((1.0, 2.0, 0.5, 3.0)), DType.FP32),
+    ("Stream", 3): lambda attempt, step: attempt.rng.choice(_SCALES),
     ("Unravel", 3): _upto(1),
     ("Out", 0): _choice(0, 1),
-    **{("Product", k): _choice(1, 3, 17, 64, 100, 128, 512, 1000, 4096, 4096) for k in (1, 2, 3, 4, 7)},
-    ("Product", 5): _choice(0, 1, 2, 4), ("Product", 6): _choice(0, 1, 2, 4),
-    ("Packed", 0): _choice(1, 2, 1, 3, 7, 64), ("Packed", 3): _choice(1, 7, 64, 512, 4096, 20000, 100000),
-    **{("Packed", k): _choice(1, 2, 4, 7, 16, 24, 32, 64, 100, 512, 1000, 4096) for k in (1, 2)},
+    **{("Product", k): _choice(1, 3, 17, 64, 100, 128, 512, 1000, 4096, 4096) for k in (1, 2, 3, 7)},
+    ("Product", 4): _choice(1, 17, 64, 100, 128, 200, 256, 300, 512, 1000, 4096),
+    ("Product", 5): _choice(0, 1, 1, 2, 4), ("Product", 6): _choice(0, 1, 1, 2, 4),
+    ("Packed", 0): _choice(1, 1, 1, 2, 3, 7, 64),
+    ("Packed", 3): _choice(1, 7, 64, 512, 4096, 20000, 100000, 1000000),
+    **{("Packed", k): _about(1, 4, 16, 24, 32, 64, 96, 100, 144, 192, 240, 256, 512, 1000, 1024, 4096) for k in (1, 2)},
     ("Row", 0): _choice(1, 2, 3, 8, 64, 100, 1024, 4096), ("Row", 1): _choice(1, 2, 4),
     ("top-axis-upto", 1): _upto(0), ("ixs-axes", 1): _upto(0), ("ops-upto", 1): _upto(0),
     ("axes-upto", 0): _choice(0, 16, 32), ("axes-next", 0): _choice(0, 16, 32),

@@ -109,6 +109,10 @@ class Schema:
             dict(self.places), dict(self.rules), dict(self.classes),
         )  # fmt: skip
 
+    def grows(self, table: str) -> bool:
+        """Whether a user's file may add any row to a table: its meaning asserts nothing."""
+        return any(not each.facts for each in self.meanings.get(table, ()))
+
     def signature(self, word: str) -> Signature | None:
         return self.constructors.get(word) or self.functions.get(word) or self.relations.get(word)
 
@@ -330,10 +334,6 @@ def _meaning(schema: Schema, plain: list[Sexp]) -> None:
         raise Unreadable(f"{about.head} is declared nowhere above, and has no meaning to be told")
     if len(word.args) != len(about.args):
         raise Unreadable(f"{about.head} takes {len(word.args)} arguments")
-    row = tuple(each.value for each in about.args if isinstance(each, Lit))
-    if about.head in schema.relations and row and len(row) == len(about.args) and not rest:
-        schema.facts.setdefault(about.head, []).append(row)  # a row that a user may add
-        return
     if about.head in schema.constructors:
         if len(rest) != 1:
             raise Unreadable("the meaning of a constructor is one term")

@@ -13,9 +13,11 @@ from tinyc.ir.resources import LIMITS
 from tinyc.ir.tiny import BINARY, COMPARE
 
 from .bits import Bits, specials
+from .buffers import source, windows, worth
 from .context import DTYPES, LEVEL
 from .domains import Tokens
 from .primitives import Fails
+from .requests import asked_core, asked_cut, asked_fit, tail, tile
 from .schedules import (
     contraction,
     core,
@@ -38,12 +40,6 @@ from .schedules import (
 )
 from .term import Term, Value, walk
 from .world import World, number_of
-
-
-def buffer(world: World, t: Term) -> bool:
-    """A buffer may hold it: it has a shape and a dtype. Which tensors are worth one is a matter of cost."""
-    world.facts.dtype(t)
-    return world.facts.shape(t) is not None
 
 
 def loadable(world: World, e: Term) -> bool:
@@ -121,7 +117,7 @@ def roles(world: World, a: Value, b: Value, summed: Value, batch: Value, m: Valu
 def cut_parts(world: World, x: Term, m: int, p: int, y: Term) -> bool:
     """``y[i, .., j, ..] = x[.., i*c + j, ..]``: axis m of x is cut in p parts, which are the first axis of y."""
     shape = world.facts._of(x)
-    if not 0 <= m < len(shape) or shape[m] % p:
+    if not 0 <= m < len(shape) or p < 1 or shape[m] % p:
         return False
     c = shape[m] // p
     if world.facts.shape(y) != (p, *shape[:m], c, *shape[m + 1 :]):
@@ -154,7 +150,14 @@ def max_depth(world: World, depth: int) -> bool:
 
 PREDICATES: Mapping[str, Callable[..., bool]] = {
     "solid": lambda world, t: world.facts.solid(t),
-    "buffer": buffer,
+    "buffer": worth,
+    "source": source,
+    "windows": windows,
+    "asked-cut": asked_cut,
+    "asked-fit": asked_fit,
+    "asked-core": asked_core,
+    "tile": tile,
+    "tail": tail,
     "loadable": loadable,
     "keeps": lambda world, d, w: keeps(d, w),
     "number": lambda world, c, v: number_of(world, c) == v,

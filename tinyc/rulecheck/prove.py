@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .bindings import Bindings
 from .compare import Outcome, compare, worst
 from .context import BadBinder, IllFormed
 from .parse import Lit, Var
@@ -58,11 +59,12 @@ class _No(Exception):
         self.outcome = outcome
 
 
-class _Proof:
+class _Proof(Bindings):
     """One alternative. Variables of its own are what the terms of the instance say."""
 
     def __init__(self, world: World, case: Case, env: dict[str, Value], klass: str) -> None:
-        self.world, self.case, self.env, self.klass = world, case, env, klass
+        super().__init__(env)
+        self.world, self.case, self.klass = world, case, klass
         self.held = Outcome("FACT", frozenset(["facts"]))
 
     def run(self) -> Outcome:
@@ -87,7 +89,7 @@ class _Proof:
         step = next((each for each in pending if each.kind == "relation"), None)
         if step is None:
             return failed
-        for row in self.world.schema.facts.get(step.head, ()):
+        for row in self.world.rows(step.head):
             if all(
                 not self.bound(arg) or self.get(arg) == each for arg, each in zip(step.args, row, strict=True)
             ):
@@ -103,12 +105,6 @@ class _Proof:
                     return found
                 failed = found
         return failed
-
-    def bound(self, arg: Arg | None) -> bool:
-        return isinstance(arg, Lit) or (isinstance(arg, Var) and arg.name in self.env)
-
-    def get(self, arg: Arg) -> Value:
-        return arg.value if isinstance(arg, Lit) else self.env[arg.name]
 
     def bind(self, arg: Arg, value: Value) -> None:
         if not self.bound(arg):
@@ -161,7 +157,7 @@ class _Proof:
                 if step.out is not None:
                     self.bind(step.out, value)
             case "relation":
-                if args not in self.world.schema.facts.get(step.head, ()):
+                if args not in self.world.rows(step.head):
                     what = f"({' '.join([step.head, *map(show, args)])})"
                     raise _No(Outcome("", frozenset(["facts"]), f"{what} is no fact", "no such fact", what))
             case "predicate":

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tinyc.egraph.encode import machine_limits
 from tinyc.ir.dtypes import DType
 from tinyc.ir.resources import LIMITS
 
+from .requests import rows_of
 from .term import Term, Value, walk
 
 if TYPE_CHECKING:
@@ -33,15 +34,18 @@ def loads(world: World, x: Term, size: int, index: tuple[Term, ...]) -> bool:
     if opaque:
         world.context.note("loads", (x, size, index))
         told = {row for each in walk(x) for row in world.context.noted("loads", each)}
-        return size in (1, 2, 4) and (not told or (size, index) in told)
+        return size in (1, 2, 4) and (not world.context.complete or (size, index) in told)
     reads = [each for each in walk(x) if each.head == "Read"]
     return any(each.args[1] == index and DType(world.facts.dtype(each)).itemsize == size for each in reads)
 
 
 def operand(world: World, x: Term, summed: Value, batch: Value) -> bool:
     """It is a factor of a contraction over these axes."""
+    world.context.note("operand", (x, summed, batch))
     told = world.context.noted("contraction")
-    return not told or any(x in (a, b) and (ks, bs) == (summed, batch) for a, b, ks, bs, _, _ in told)
+    factors = [(each, ks, bs) for a, b, ks, bs, _, _ in told for each in (a, b)]
+    factors += world.context.noted("operand")
+    return not world.context.complete or (x, summed, batch) in factors
 
 
 def staged(world: World, x: Term, summed: Value, batch: Value, size: int, window: int) -> bool:
@@ -50,7 +54,8 @@ def staged(world: World, x: Term, summed: Value, batch: Value, size: int, window
     if not (size in (0, 1, 2, 4) and window in (0, 1) and (size > 0 or window == 0)):
         return False
     told = world.context.noted("loads", x)
-    return not told or any((size, window) == _tile(world, bytes_, at, summed, batch) for bytes_, at in told)
+    tiles_ = [_tile(world, bytes_, at, summed, batch) for bytes_, at in told]
+    return not world.context.complete or (size, window) in tiles_
 
 
 def _tile(world: World, size: int, index: tuple[Term, ...], summed: Value, batch: Value) -> tuple[int, int]:
@@ -66,6 +71,9 @@ def ordered(world: World, batch: Value, m: Value, n: Value, points: int, along: 
     world.context.note("ordered", (batch, m, n, points, along))
     if along not in roles_ or not m or not n:
         return False
+    told = [row[3:] for row in world.context.noted("contraction")]
+    if world.context.complete and (batch, m, n) not in told:
+        return False
     last = {name: max((each.args[0] for each in axes), default=-1) for name, axes in roles_.items()}
     if max(last.values()) >= 16 or any(last[name] >= last[along] for name in last if name != along):
         return False
@@ -77,18 +85,15 @@ def ordered(world: World, batch: Value, m: Value, n: Value, points: int, along: 
 def core(world: World, axes: Value, least: int, points: int) -> bool:
     """Points that are packed together: those at the last axis without a gap, or all where these are fewer than least."""
     world.context.note("core", (axes, least, points))
-    run = run_of(axes, max((each.args[0] for each in axes), default=-1))
-    whole = math.prod(each.args[1] for each in axes)
-    return (
-        run is not None
-        and (points == run if run >= least else points in (run, whole))
-        and whole % points == 0
-    )
+    asked = world.context.noted("core-least", axes)
+    return points == core_of(world, axes, least) and (not world.context.complete or (least,) in asked)
 
 
 def core_of(world: World, axes: Value, least: int) -> int | None:
     run = run_of(axes, max((each.args[0] for each in axes), default=-1))
-    return run if run is None or run >= least else math.prod(each.args[1] for each in axes)
+    points = run if run is None or run >= least else _points(axes)
+    world.context.note("core", (axes, least, points))
+    return points
 
 
 def cut(world: World, size: int, extent: int, unit: int) -> int | None:
@@ -120,16 +125,16 @@ def ordered_of(batch: Value, m: Value, n: Value) -> tuple[int, str] | None:
 
 
 def line(world: World, n: int, size: int, points: int, width: int) -> bool:
-    """Loops over a row: of a GPU's block whole accesses, of a CPU any points of the row."""
-    limits = machine_limits(LIMITS[world.context.machine])
+    """Loops over a row. A GPU's block takes whole accesses, and no more than cover the row; a CPU takes the row, or a part."""
     if world.context.machine == "cpu":
-        return width == 0 and points <= n
-    return (
-        width > 0
-        and width & (width - 1) == 0
-        and n % width == 0
-        and width * size <= limits["access"]
-        and points % width == 0
+        parts = [part for (part,) in rows_of(world, "row-block") if 0 < part < n]
+        return width == 0 and points in (n, *parts)
+    if size <= 0 or width != min(n & -n, machine_limits(LIMITS[world.context.machine])["access"] // size):
+        return False
+    blocks = rows_of(world, "block-threads")
+    units = [lanes * width for (lanes,) in rows_of(world, "warp-threads")]
+    return any(
+        points == cut(world, threads * width, max(n, unit), unit) for (threads,) in blocks for unit in units
     )
 
 
@@ -160,16 +165,17 @@ def slides(world: World, index: tuple[Term, ...], summed: Value, still: Value, c
 
 
 def problem(world: World, term: Term) -> bool:
-    """What a contraction of the instance, or a loop, is to a schedule; any problem where the instance has neither."""
+    """What a contraction of the instance, or a loop, is to a schedule."""
+    world.context.note("problem", (term,))
     match term.head:
-        case "Product":
-            found = [each for told in world.context.noted("contraction") for each in _products(world, *told)]
-        case "Packed":
-            found = [each for told in world.context.noted("contraction") for each in _packed(world, *told)]
+        case "Product" | "Packed":
+            told = world.context.noted("contraction")
+            made = _products if term.head == "Product" else _packed
+            found = [each for row in told for each in made(world, *row)]
         case _:
             fills = [each for each in world.built if each.head == "Fill" and each.args[1]]
             found = [(each.args[1][-1], DType(each.args[0]).itemsize) for each in fills]
-    return not found or term.args in found
+    return not world.context.complete or term.args in found or (term,) in world.context.noted("problem")
 
 
 def _points(axes: Value) -> int:
@@ -210,12 +216,12 @@ def _packed(
 
 def tiles(world: World, count: int, depth: int) -> bool:
     """The result of a contraction has so many tiles of a shape of this depth, too few for the machine."""
-    told = world.context.noted("contraction")
-    if not told:
+    world.context.note("tiles", (count, depth))
+    if not world.context.complete or (count, depth) in world.context.noted("tiles"):
         return count > 0
-    facts, machine = world.schema.facts, world.context.machine
-    shapes = [row[1:] for row in facts.get("tile-shape", ()) if row[0] == machine and row[3] == depth]
-    most = [int(row[1]) for row in facts.get("multiprocessors", ()) if row[0] == machine]
+    told = world.context.noted("contraction")
+    shapes = [row for row in rows_of(world, "tile-shape") if row[2] == depth and min(row) > 0]
+    most = [int(row[0]) for row in rows_of(world, "multiprocessors")]
     counts = {
         _points(batch) * -(-_points(m) // int(bm)) * -(-_points(n) // int(bn))
         for _, _, _, batch, m, n in told
@@ -228,21 +234,23 @@ def tiles(world: World, count: int, depth: int) -> bool:
 
 
 Block = tuple[int, int, int]
+Row = tuple[Value, ...]
 
 
 def packs(world: World, outer: int, m: int, n: int, k: int) -> list[Block]:
     """Blocks of a packed product: equal parts of it within each shape, in whole registers, and while fewer than eight of them
     are large, their longer side halved."""
-    key, cache = ("packs", outer, m, n, k), world.schema.cache
+    shapes = tuple(rows_of(world, "tile-shape"))
+    key, cache = ("packs", outer, m, n, k, shapes), world.schema.cache
     if world.context.machine != "cpu" or min(outer, m, n, k) <= 0:
         return []
     if key not in cache:
-        cache[key] = _packs(world, outer, m, n, k)
+        cache[key] = _packs(shapes, outer, m, n, k)
     found: list[Block] = cache[key]
     return found
 
 
-def _packs(world: World, outer: int, m: int, n: int, k: int) -> list[Block]:
+def _packs(shapes: Sequence[Row], outer: int, m: int, n: int, k: int) -> list[Block]:
     limits = machine_limits(LIMITS["cpu"])
     rows, columns = limits["rows"], 2 * limits["lanes"]
 
@@ -251,8 +259,7 @@ def _packs(world: World, outer: int, m: int, n: int, k: int) -> list[Block]:
         part = math.ceil(whole / math.ceil(whole / size))
         return math.ceil(part / unit) * unit
 
-    shapes = [row[1:] for row in world.schema.facts.get("tile-shape", ()) if row[0] == "cpu"]
-    todo = [
+    todo: list[Block] = [
         (share(m, int(bm), rows), share(n, int(bn), columns), share(k, int(bk), 1))
         for bm, bn, bk in shapes
         if min(int(bm), int(bn), int(bk)) > 0

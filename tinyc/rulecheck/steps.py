@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from .parse import Call, Lit, Pattern, Schema, Unreadable, Var
 from .primitives import PRIMITIVES
@@ -34,9 +35,10 @@ VALUES = frozenset(
         "cut",
         "fit",
         "core",
+        "tail",
     ]
 )
-"""Predicates whose last argument is a value of the others (:mod:`tinyc.rulecheck.predicates`)."""
+"""Predicates whose last argument is a value, or one of some values, of the others (:mod:`tinyc.rulecheck.predicates`)."""
 
 PREDICATES = frozenset(["holds"])
 """``(holds "name" x …)``: a predicate of :mod:`tinyc.rulecheck.predicates`."""
@@ -59,12 +61,13 @@ class Step:
 @dataclass(frozen=True)
 class Case:
     """Steps to satisfy, the sort of each variable, what the rule's own variables are (equal ones are one), and the rules
-    that were unfolded."""
+    that were unfolded. ``memo``: what :mod:`tinyc.rulecheck.order` knows of each variable."""
 
     steps: tuple[Step, ...]
     sorts: Mapping[str, str]
     names: Mapping[str, Arg]
     unfolded: tuple[str, ...] = ()
+    memo: dict[bool, Any] = field(default_factory=dict, compare=False)
 
     @cached_property
     def uses(self) -> Mapping[str, tuple[tuple[Step, int], ...]]:
@@ -103,7 +106,12 @@ class Case:
     def cyclic(self) -> frozenset[str]:
         """Variables that are given in terms of themselves: a multiple of itself divided."""
         below = {
-            name: {arg.name for step in steps for arg in step.args if isinstance(arg, Var)}
+            name: {
+                arg.name
+                for step in steps
+                for arg in (step.args[:-1] if step.kind == "predicate" else step.args)
+                if isinstance(arg, Var)
+            }
             for name, steps in self.produced.items()
         }
         found = set()
@@ -120,14 +128,29 @@ class Case:
         return frozenset(found)
 
     @cached_property
-    def split(self) -> frozenset[str]:
-        """Variables that are parts of a term which another step gives: they are read off that term."""
+    def reduced(self) -> tuple[tuple[Step, Step, Step], ...]:
+        """``e = t[ix]``, ``t = reduce(x)`` and ``e = reduce(y)``: the tensor x has the elements y."""
+        terms = [step for step in self.steps if step.kind == "term"]
+        return tuple(
+            (at, tensor, reduce)
+            for at in terms
+            for tensor in terms
+            for reduce in terms
+            if (at.head, tensor.head, reduce.head) == ("At", "TReduce", "Reduce")
+            and at.args[0] == tensor.out
+            and at.out == reduce.out
+            and tensor.args[0] == reduce.args[0]
+            and all(isinstance(each, Var) for each in (at.args[1], *tensor.args[1:]))
+        )
+
+    def split(self, kinds: Collection[str]) -> frozenset[str]:
+        """Variables that are parts of a term which a step of one of these kinds gives: they are read off that term."""
         return frozenset(
             name
             for name, uses in self.uses.items()
             for step, _ in uses
             if step.kind == "term" and isinstance(step.out, Var)
-            if any(each.kind in ("primitive", "fact") for each in self.produced[step.out.name])
+            if any(each.kind in kinds for each in self.produced[step.out.name])
         )
 
 

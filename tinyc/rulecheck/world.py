@@ -8,6 +8,7 @@ import numpy as np
 
 from tinyc.ir.dtypes import DType, from_bits
 
+from .buffers import worth
 from .context import Context, IllFormed
 from .denote import Evaluator, axes_in
 from .domains import Array, Domain, Tokens
@@ -31,6 +32,11 @@ class World:
     def pool_axes(self) -> frozenset[Term]:
         """Every axis of the instance."""
         return frozenset(axes_in(self.facts, list(self.built)))
+
+    def rows(self, table: str) -> list[tuple[Value, ...]]:
+        """The rows of a table, those that the instance speaks of first."""
+        told = self.context.rows.get(table, [])
+        return [*told, *(row for row in self.schema.facts.get(table, ()) if row not in told)]
 
     # ---- terms ----
 
@@ -222,7 +228,7 @@ def wrong_fact(world: World, name: str, args: tuple[Value, ...], value: Value) -
         case "buffer-taps":
             (t,) = args
             taps = facts.taps(t)
-            if value == 0 or (value == taps and facts.shape(t) is not None):
+            if value == 0 or (value == taps and worth(world, t)):
                 return ""
             return f"it is 0, or {taps} where it may be a buffer"
         case _:

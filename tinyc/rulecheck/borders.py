@@ -1,0 +1,85 @@
+"""Instances at the border of a rule: a number goes up or down as far as its guards let it.
+
+A guard that is off by one, or that is missing, lets one instance more through, and that one is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from .context import Reject
+from .instantiate import Attempt
+from .world import World
+
+NUMBERS = 2
+"""Of an instance that are taken to the borders of the guards."""
+
+EFFORT = 90_000
+"""Steps of all instances at borders."""
+
+STEPS = (1, 2, 8, 16, 64)
+"""By which a number goes on: one that must divide another, or be its multiple, moves by more than one."""
+
+FAR = 1 << 16
+
+
+def last(run: Callable[[int], World], start: int, way: int) -> World | None:
+    """The last instance when a number goes from ``start`` up (``way`` 1) or down (-1); None where it cannot move, or has no end.
+    ``run`` makes an instance with a number, or raises Reject."""
+
+    def tried(number: int) -> World | None:
+        try:
+            return run(number)
+        except Reject:
+            return None
+
+    for step in STEPS:
+        number = start + way * step
+        found = tried(number)
+        if found is None:
+            continue
+        stride = step
+        while stride < FAR:
+            stride *= 2
+            further = tried(number + way * stride)
+            if further is None:
+                break
+            number, found = number + way * stride, further
+        else:
+            return None
+        while stride > step:
+            stride //= 2
+            further = tried(number + way * stride)
+            if further is not None:
+                number, found = number + way * stride, further
+        return found
+    return None
+
+
+class Borders:
+    """The last instances when one number of an instance goes up or down. ``effort``: steps that may still be taken."""
+
+    def __init__(self) -> None:
+        self.effort = EFFORT
+
+    def of(self, make: Callable[..., Attempt], attempt: Attempt) -> Iterator[World]:
+        numbers = [
+            name for name, value in attempt.free.items() if isinstance(value, int) and _moves(attempt, name)
+        ]
+        for name in attempt.rng.sample(numbers, min(NUMBERS, len(numbers))):
+
+            def run(number: int, name: str = name) -> World:
+                self.effort -= len(attempt.case.steps)
+                return make(fixed={**attempt.free, name: number}).run()
+
+            for way in (1, -1):
+                found = last(run, attempt.free[name], way) if self.effort > 0 else None
+                if found is not None:
+                    yield found
+
+
+def _moves(attempt: Attempt, name: str) -> bool:
+    """Whether a number can be another, and some guard may care: not that of a row which nobody makes up."""
+    steps = [step for step, _ in attempt.case.uses[name]]
+    asked = any(step.kind in ("primitive", "predicate") for step in steps)
+    return asked and all(attempt.invents(step.head) for step in steps if step.kind == "relation")

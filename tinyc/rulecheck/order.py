@@ -1,0 +1,70 @@
+"""Which variable of a rule is chosen next, while an instance is made."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from .generate import PREREQUISITES
+from .parse import Lit, Schema, Var
+from .steps import Arg, Case
+
+_SORTS = {
+    "Tensor": 0,
+    "Buf": 0,
+    "Ixs": 1,
+    "Ints": 1,
+    "Expr": 2,
+    "Ix": 3,
+    "Atom": 4,
+    "Axes": 4,
+    "String": 6,
+    "i64": 7,
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Of a variable. ``needs``: variables that it waits for where it can. Higher is sooner."""
+
+    before: tuple[int, ...]
+    needs: frozenset[str]
+    after: int
+
+
+def next_of(
+    schema: Schema, case: Case, names: Sequence[str], bound: Container[str], opaque: bool = False
+) -> str:
+    """What nothing else gives, whose neighbours are there, containers before numbers. ``opaque``: whether indices are."""
+    if opaque not in case.memo:
+        # an opaque index has no parts
+        split = case.split(("primitive", "fact") if opaque else ("primitive", "fact", "predicate"))
+        case.memo[opaque] = {name: _place(schema, case, name, split) for name in case.sorts}
+    places: dict[str, Place] = case.memo[opaque]
+
+    def rank(name: str) -> tuple[tuple[int, ...], bool, int]:
+        place = places[name]
+        return place.before, all(each in bound for each in place.needs), place.after
+
+    return max(names, key=rank)
+
+
+def _place(schema: Schema, case: Case, name: str, split: frozenset[str]) -> Place:
+    needs: set[Arg] = set()
+    for step, position in case.uses.get(name, ()):
+        if step.kind == "predicate" and step.args[0] == Lit("pack") and position > 4:
+            needs.update(step.args[1:5])
+        if step.head == "%" and position == 0 and step.out == Lit(0):  # a multiple of what is known by then
+            other = step.args[1]
+            needs.update([other] if isinstance(other, Var) and other.name in case.produced else [])
+        needs.update(step.args[each] for each in PREREQUISITES.get((step.head, position), ()))
+    tied = {arg for at, tensor, _ in case.reduced for arg in (at.args[1], *tensor.args[1:])}
+    cyclic = name in case.cyclic and "$" not in name  # the other values of the cycle follow
+    given = name in case.produced or name in split
+    before = (Var(name) not in tied, cyclic or not given, cyclic, name not in split)
+    names = {each.name for each in needs if isinstance(each, Var)} - {name}
+    tables = [step.head for step, _ in case.uses.get(name, ()) if step.kind == "relation"]
+    open_ = case.sorts[name] == "i64" and all(
+        map(schema.grows, tables)
+    )  # numbers that nothing limits come last
+    return Place(before, frozenset(names), -_SORTS.get(case.sorts[name], 5) - open_)
