@@ -93,8 +93,8 @@ def _num_threads(text: str) -> int:
 def _extract_seconds(text: str) -> float:
     if not re.fullmatch(r"([0-9]{1,6}(\.[0-9]{0,6})?)?", text, re.ASCII):
         why = f"{text!r} is not a number of seconds from 0 to 999999"
-        raise _invalid("TINYC_EXTRACT_SECONDS", why, "set it to 10, or unset it")
-    return float(text or 10)
+        raise _invalid("TINYC_EXTRACT_SECONDS", why, "set it to 30, or unset it")
+    return float(text or 30)
 
 
 def _usable_cores() -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..choice import COPYING, Kernel, Key
+from ..cost.model import Work
 from ..pricing import priced
 from ..problem import Option, Problem
 from ..view import Item
@@ -39,16 +40,31 @@ def chains(
     return result
 
 
-def firsts(step: Mapping[str, str]) -> dict[str, str]:
-    """The first buffer of each one's chain."""
-    found: dict[str, str] = {}
+def firsts(problem: Problem, step: Mapping[str, str]) -> dict[str, str]:
+    """The first buffer of each one's chain. A chain ends where to compute its last value from the first costs as much as a
+    kernel that copies the buffer: what is lost by taking it as one is less than that."""
+    found: dict[str, tuple[str, float]] = {}
     for name in step:
         passed = [name]
         while passed[-1] in step and passed[-1] not in found:
             passed.append(step[passed[-1]])
-        first = found.get(passed[-1], passed[-1])
-        found |= dict.fromkeys(passed[:-1], first)
-    return found
+        first, seconds = found.get(passed[-1], (passed[-1], 0.0))
+        for each in reversed(passed[:-1]):
+            roots = [(way.root, False) for way in problem.view.buffers[each].ways]
+            seconds += min(
+                (
+                    option.own
+                    for root in roots
+                    for option in problem.options[root]
+                    if option.item.head != "Read"
+                ),
+                default=0.0,
+            )
+            size = problem.bytes(problem.view.buffers[each])
+            if seconds > problem.model.kernel(Work(bytes_read=size, bytes_written=size)):
+                first, seconds = each, 0.0
+            found[each] = first, seconds
+    return {name: first for name, (first, _) in found.items() if name != first}
 
 
 def stored(problem: Problem, kernels: Mapping[str, Kernel]) -> dict[str, Kernel] | None:

@@ -29,6 +29,9 @@ from .solved import Answer, Meter, Solved, answered
 SMALL = 300
 """Options of a program that is not cut into parts."""
 
+APART = 1_000
+"""Options of a program whose chains are taken apart, where they leave a gap."""
+
 CLOSE = 0.01
 """A gap of a program in parts with which the search is content."""
 
@@ -66,7 +69,7 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
         kept = _kept(at, answers, best.seconds - bound)
         if len(kept) < len(at):
             at = kept
-        elif loosely:
+        elif loosely and problem.size <= APART:
             loosely = False
         else:
             break

@@ -79,7 +79,7 @@ class Scope:
         self.chained: dict[str, str] = {}
         if loosely:
             apart = [name for name in part.buffers if name not in self.same and name not in part.made]
-            self.chained |= firsts(chains(problem, part.options, apart))
+            self.chained |= firsts(problem, chains(problem, part.options, apart))
             self.same |= self.chained
             self.same = {name: self.same.get(other, other) for name, other in self.same.items()}
         self.bits |= {name: self.bits[other] for name, other in self.same.items()}

@@ -76,7 +76,7 @@ def test_what_is_one_step_behind_another() -> None:
     problem, _ = chosen_from(traced(function, ((64, 32), (32, 48))), "cpu")
     inner = [name for name, buffer in problem.view.buffers.items() if buffer.arg is None]
     step = chains(problem, problem.options, inner)
-    first = firsts(step)
+    first = firsts(problem, step)
     origin = {name: problem.view.origin(problem.view.buffers[name].ways[0].root) for name in inner}
     whole = [name for name in inner if problem.view.buffers[name].shape == (64, 48)]
     heads = {first.get(name, name) for name in whole if name not in problem.view.graph.outputs}
