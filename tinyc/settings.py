@@ -28,7 +28,7 @@ VARIABLES = (
     Variable("TINYC_NUM_THREADS", "the cores this process may use", "threads of a CPU kernel, at least 1"),
     Variable(
         "TINYC_EXTRACT_SECONDS",
-        "`10`",
+        "`30`",
         "wall time of the exact search for the cheapest kernels; `0`: the greedy choice is taken",
     ),
     Variable("TINYC_RULES", "none", "extra rule files or folders, separated by `:` (`;` on Windows)"),
