@@ -35,10 +35,12 @@ VALUES = frozenset(
         "cut",
         "fit",
         "core",
-        "tail",
     ]
 )
 """Predicates whose last argument is a value, or one of some values, of the others (:mod:`tinyc.rulecheck.predicates`)."""
+
+CHOSEN = frozenset(["tail"])
+"""Predicates whose last argument is one of several that the others allow."""
 
 PREDICATES = frozenset(["holds"])
 """``(holds "name" x …)``: a predicate of :mod:`tinyc.rulecheck.predicates`."""
@@ -98,7 +100,11 @@ class Case:
             if isinstance(step.out, Var):
                 found.setdefault(step.out.name, []).append(step)
             last = step.args[-1] if step.kind == "predicate" else None
-            if isinstance(last, Var) and isinstance(step.args[0], Lit) and step.args[0].value in VALUES:
+            if (
+                isinstance(last, Var)
+                and isinstance(step.args[0], Lit)
+                and step.args[0].value in VALUES | CHOSEN
+            ):
                 found.setdefault(last.name, []).append(step)
         return {name: tuple(each) for name, each in found.items()}
 
