@@ -226,7 +226,7 @@ def _instances(
             worlds = [attempt.run()]
         except Reject:
             continue
-        if counted:
+        if counted or facts:
             worlds += borders.of(make, attempt)
         for world in worlds:
             for name, arg in cases[which].names.items():
