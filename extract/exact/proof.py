@@ -70,7 +70,7 @@ class Proof:
         if choice.seconds == self.seconds:
             return self
         optimal = self.bound >= choice.seconds * (1 - TOLERANCE)
-        limit = "" if optimal else self.limit or why
+        limit = "" if optimal else why if self.limit in ("", "parts") else self.limit
         return replace(self, seconds=choice.seconds, optimal=optimal, limit=limit)
 
 
