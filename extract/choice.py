@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from tinyc.ir.index import Affine
 
@@ -13,6 +14,11 @@ from .view import LEVEL, Buffer, Item, View, Way, axis_id
 
 Key = tuple[str, bool]
 """An expression class, and whether it must be loadable: a Read behind widening casts and zero-filled guards."""
+
+
+How = Literal["loops", "tiled", "rows", "scanned"]
+"""How a kernel computes its contraction: as loops; in tiles; in tiles of whole rows, which are kept for other reductions;
+or in tiles under a scan."""
 
 
 @dataclass(frozen=True)
@@ -78,25 +84,25 @@ def item_work(
     view: View,
     cls: str,
     item: Item,
-    tiled: bool = True,
-    scanned: bool = False,
+    how: How = "tiled",
     schedule: Schedule | None = None,
     moved: float = 0.0,
     gathered: float = 0.0,
 ) -> Work:
     """The work of evaluating one item wherever its class is needed in a kernel, its operands not counted.
 
-    A contraction is tiled where it is the kernel's only reduction and runs over the kernel's output axes, or over
-    those and the axes of a scan (``scanned``). Of a stream's two products the second is tiled as well.
+    A contraction is tiled over the kernel's output axes, or over those and the axes of a scan ("scanned"); of "rows" it is
+    there at other places of the row. Of a stream's two products the second is tiled as well, unless a reduction encloses it.
     ``schedule``: how a tiled contraction runs. Of a Read, ``moved``: bytes of its buffer; ``gathered``: elements that the
     tiles of a contraction load by it, one by one.
     """
     if item.head == "Contract":
         axes, free = bound_axes(item), view.free[cls]
         _, _, m, n, _ = item.payload
-        count = points((*free, *axes))
-        tiled = tiled and bool(m) and bool(n) and (scanned or all(axis_id(axis) < LEVEL for axis in free))
-        if tiled:
+        count, outer = points((*free, *axes)), outside(free)
+        if how == "rows" and not outer:
+            return Work(values=2)
+        if how != "loops" and m and n and (outer or how == "scanned"):
             return _product(2 * count, view, item.children) + Work(values=2, schedule=schedule)
         again = weight("Reduce") + 1  # untiled: a product and a step of a reduction per point
         return Work(ops=again * loop_points(free) * points(axes), values=2)
@@ -107,7 +113,7 @@ def item_work(
     if item.head == "Stream":
         scan, weights = (view.free[child] for child in item.children)
         count = points((*view.free[cls], *bound_axes(item)))
-        if scan - weights and weights - scan - frozenset(bound_axes(item)):
+        if outside(view.free[cls]) and scan - weights and weights - scan - frozenset(bound_axes(item)):
             return _product(2 * count, view, item.children[1:]) + Work(values=2)
         return Work(ops=weight("Stream") * count, values=1)
     if item.head == "Reduce":
@@ -155,26 +161,62 @@ def _widened(view: View, cls: str) -> bool:
     return any(item.head == "Cast" for item in items) or any(_widened(view, child) for child in inner)
 
 
-def tiles(view: View, items: Mapping[Key, Item], rows: bool = False) -> tuple[bool, bool]:
-    """Whether a kernel's contraction is tiled, and whether it is so under another reduction: a scan, if it is of the
-    scan's scores and there is no other reduction; any, where ``rows`` of the one contraction are kept."""
+Row = Callable[[Item, Item], bool]
+"""Whether a machine keeps rows of the first contraction, at the kernel's output axes, and the second is one at other points of
+such a row."""
+
+
+def tiles(view: View, items: Mapping[Key, Item], row: Row | None) -> How:
+    """How a kernel computes its contraction. It is tiled where it is the only reduction, or where rows are kept, beside
+    others; and under a scan, if it is of the scan's scores and there is no other reduction."""
     reductions = [key for key, item in items.items() if item.head in ("Reduce", "Contract")]
     scans = [key for key, item in items.items() if item.head == "Scan"]
-    products = {view.origin(key[0]) for key in reductions if items[key].head == "Contract"}
-    if rows and not scans and len(products) == 1:
-        return True, True
-    if len(reductions) != 1 or len(scans) > 1:
-        return False, False
+    products = [key for key in reductions if items[key].head == "Contract"]
+    if not products:
+        return "loops"
     if not scans:
-        return True, False
+        base, *others = sorted(products, key=lambda key: not outside(view.free[key[0]]))
+        if not tileable(view, base[0], items[base]) or (row is None and len(reductions) > 1):
+            return "loops"
+        if not others:
+            return "tiled"
+        kept = row is not None and all(
+            view.origin(key[0]) == view.origin(base[0])
+            and not outside(view.free[key[0]])
+            and row(items[base], items[key])
+            for key in others
+        )
+        return "rows" if kept else "loops"
+    if len(reductions) != 1 or len(scans) > 1:
+        return "loops"
     under, stack = set(), [*children_of(scans[0], items[scans[0]])]
     while stack:
         key = stack.pop()
         if key not in under:
             under.add(key)
             stack += children_of(key, items[key])
-    scanned = reductions[0] in under
-    return scanned, scanned
+    return "scanned" if reductions[0] in under else "loops"
+
+
+def tileable(view: View, cls: str, item: Item) -> bool:
+    """Whether a contraction is over the kernel's output axes alone, of which each operand has its own."""
+    _, _, m, n, _ = item.payload
+    return bool(m and n) and outside(view.free[cls])
+
+
+def along(base: Item, other: Item) -> bool:
+    """Whether the axes of a contraction are those of ``base``, or bound by reductions."""
+    _, *ours, _ = base.payload
+    _, *theirs, _ = other.payload
+    return all(
+        len(a) == len(b) and all(x == y or axis_id(y) >= LEVEL for x, y in zip(a, b, strict=True))  # type: ignore[arg-type, call-overload]
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def outside(axes: Iterable[str]) -> bool:
+    """Whether these are axes of the kernel's output alone."""
+    return all(axis_id(axis) < LEVEL for axis in axes)
 
 
 def evaluations(view: View, root: Key, items: Mapping[Key, Item]) -> Iterator[Key]:

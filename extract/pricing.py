@@ -20,16 +20,21 @@ def priced(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Item]
     if not acyclic(root, items):
         return None
     view = problem.view
-    work = Work(bytes_written=problem.bytes(buffer))
-    read = set()
-    tiled, scanned = tiles(view, items, problem.rows)
-    for key in evaluations(view, root, items):
-        item = items[key]
-        work += problem.work(key, item, tiled, scanned)
-        if item.head == "Read":
-            read.add(str(item.payload[0]))
-    work += Work(bytes_read=sum(problem.bytes(view.buffers[name]) for name in sorted(read)))
-    if all(item.head in COPYING for item in items.values()):
-        work = as_copy(work)
-    work = problem.spread(work, way.shape, items)
-    return Kernel(buffer, way, items, work, problem.model.kernel(work))
+    read = sorted({str(item.payload[0]) for item in items.values() if item.head == "Read"})
+    moved = Work(
+        bytes_written=problem.bytes(buffer),
+        bytes_read=sum(problem.bytes(view.buffers[name]) for name in read),
+    )
+    keys = list(evaluations(view, root, items))
+    how = tiles(view, items, problem.row)
+    # of few points, a product in loops may take less than in tiles
+    found: list[Kernel] = []
+    for each in (how, "loops") if how != "loops" and problem.tiling else (how,):
+        work = moved
+        for key in keys:
+            work += problem.work(key, items[key], each)
+        if all(item.head in COPYING for item in items.values()):
+            work = as_copy(work)
+        work = problem.spread(work, way.shape, items, problem.element(buffer))
+        found.append(Kernel(buffer, way, items, work, problem.model.kernel(work)))
+    return min(found, key=lambda kernel: kernel.seconds)

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from tinyc.ir.dtypes import DType
 from tinyc.ir.resources import WARP
 
-from .choice import Key, as_copy, children_of, item_work
+from .choice import How, Key, Row, along, as_copy, children_of, item_work, outside, tileable
 from .cost.model import CostModel, Work, points, weight
 from .cost.schedule import Schedule
 from .tiling import Tiling
@@ -42,7 +43,7 @@ class Problem:
             item.head == "Scan" for cls, _ in self.order for item in view.items.get(cls, ())
         )
         self.tiling = Tiling(view, model.hardware.limits) if model.hardware.sms else None
-        self.schedules: dict[Item, Schedule | None] = {}
+        self.schedules: dict[tuple[Item, bool], Schedule | None] = {}
         self.bit = {key: number for number, key in enumerate(self.order)}
         self.options = {key: [self._option(key, item) for item in _items(view, key)] for key in self.order}
         self.size = sum(map(len, self.options.values())) or 1
@@ -84,17 +85,25 @@ class Problem:
         }
         return other
 
-    def work(self, key: Key, item: Item, tiled: bool = True, scanned: bool = False) -> Work:
+    def work(self, key: Key, item: Item, how: How = "tiled") -> Work:
         """The work of an item in a kernel; a contraction that is tiled by itself has the Schedule that suits it best."""
-        schedule = self._schedule(key, item) if item.head == "Contract" and tiled else None
+        tiled = (
+            item.head == "Contract"
+            and how != "loops"
+            and (how == "scanned" or outside(self.view.free[key[0]]))
+        )
+        schedule = self._schedule(key, item, how == "rows") if tiled else None
         read = item.head == "Read" and not key[1]
         moved = self.bytes(self.view.buffers[str(item.payload[0])]) if read else 0
         moved = moved if moved > self.model.hardware.near else 0
         gathered = self._gathers.get((key[0], item), 0.0) if key[1] else 0.0
-        return item_work(self.view, key[0], item, tiled, scanned, schedule, moved, gathered)
+        work = item_work(self.view, key[0], item, how, schedule, moved, gathered)
+        if self.tiling is None or how not in ("tiled", "rows") or key[1] or item.head == "Contract":
+            return work
+        return replace(work, epilogue_ops=work.ops)  # beside the product and what is loaded for it
 
     def _option(self, key: Key, item: Item) -> Option:
-        own = self.model.seconds(item_work(self.view, key[0], item, scanned=self.scans))
+        own = self.model.seconds(item_work(self.view, key[0], item, "scanned" if self.scans else "tiled"))
         untiled = copied = 0.0
         if item.head == "Read":
             work = self.work(key, item)
@@ -115,7 +124,7 @@ class Problem:
             walk = self._walks[key[0]]
             own *= self.idle((walk.blocks, walk.threads))
         if item.head == "Contract":
-            loops = self.model.seconds(item_work(self.view, key[0], item, tiled=False))
+            loops = self.model.seconds(item_work(self.view, key[0], item, "loops"))
             own = max(own, self._scheduled(key, item))
             untiled = max(loops - own, 0.0)
         return Option(item, children_of(key, item), own, untiled, copied)
@@ -131,7 +140,7 @@ class Problem:
         found: dict[str, Schedule] = {}
         for cls, _ in self.order if self.tiling else ():
             for item in self.view.items.get(cls, ()):
-                if item.head == "Stream" and self.tiling is not None:
+                if item.head == "Stream" and self.tiling is not None and outside(self.view.free[cls]):
                     found[cls] = found[item.children[0]] = self.tiling.walk(item)
         return found
 
@@ -148,28 +157,65 @@ class Problem:
                             found[place] = min(schedule.gathered, found.get(place, math.inf))
         return found
 
-    def spread(self, work: Work, shape: Sequence[int], items: Mapping[Key, Item]) -> Work:
-        """The work of a kernel that fills ``shape`` with the blocks that suit it, where the machine has any."""
+    def spread(self, work: Work, shape: Sequence[int], items: Mapping[Key, Item], size: int = 0) -> Work:
+        """The work of a kernel that fills ``shape`` with the blocks that suit it, where the machine has any. ``size``: bytes
+        of an element, see :meth:`Tiling.loops`."""
         if self.tiling is None or work.schedule is not None:
             return work
-        walks = [self.tiling.walk(item) for item in items.values() if item.head == "Stream"]
+        walks = [
+            self.tiling.walk(item)
+            for key, item in items.items()
+            if item.head == "Stream" and outside(self.view.free[key[0]])
+        ]
         if walks:
             return replace(work, schedule=max(walks, key=lambda walk: walk.blocks))
-        each = (replace(work, schedule=schedule) for schedule in self.tiling.loops(shape))
+        each = (replace(work, schedule=schedule) for schedule in self.tiling.loops(shape, size))
         return min(each, key=self.model.kernel)
 
-    def _schedule(self, key: Key, item: Item) -> Schedule | None:
-        """The Schedule with which a contraction by itself takes the least."""
+    @cached_property
+    def row(self) -> Row | None:
+        """What the machine keeps of a contraction. A GPU keeps what a block computes: rows of the result that its tile covers."""
+        if not self.rows or self.tiling is None:
+            return along if self.rows else None
+        return lambda base, other: (
+            along(base, other) and base.payload[1:3] == other.payload[1:3] and base in self._whole
+        )
+
+    @cached_property
+    def _whole(self) -> frozenset[Item]:
+        """The contractions that some tile computes whole rows of."""
+        pairs = (
+            (key, option.item)
+            for key, options in self.options.items()
+            for option in options
+            if option.item.head == "Contract" and tileable(self.view, key[0], option.item)
+        )
+        return frozenset(item for key, item in pairs if self._schedule(key, item, True) is not None)
+
+    @cached_property
+    def covered(self) -> frozenset[str]:
+        """What contractions are, wherever they are needed, of which rows can be kept."""
+        return frozenset(
+            self.view.origin(key[0])
+            for key, options in self.options.items()
+            for option in options
+            if option.item in self._whole or (self.tiling is None and option.item.head == "Contract")
+        )
+
+    def _schedule(self, key: Key, item: Item, whole: bool = False) -> Schedule | None:
+        """The Schedule with which a contraction by itself takes the least. ``whole``: of those that compute whole rows."""
         if self.tiling is None:
             return None
-        if item not in self.schedules:
+        if (item, whole) not in self.schedules:
+            columns = math.prod(map(axis_extent, item.payload[3])) if whole else 0  # type: ignore[call-overload]
             work = item_work(self.view, key[0], item) + self._loaded(item)
             pairs = (
                 (self.model.kernel(replace(work, schedule=each)), each)
                 for each in self.tiling.schedules(item)
+                if each.tile is not None and each.tile[1] >= columns
             )
-            self.schedules[item] = min(pairs, key=lambda pair: pair[0], default=(0.0, None))[1]
-        return self.schedules[item]
+            self.schedules[item, whole] = min(pairs, key=lambda pair: pair[0], default=(0.0, None))[1]
+        return self.schedules[item, whole]
 
     def _scheduled(self, key: Key, item: Item) -> float:
         """What a contraction takes beside loading its operands once, with the blocks that its result has."""
@@ -190,6 +236,11 @@ class Problem:
         load = weight("Read") + weight("Cast")
         ops = sum(load * points(self.view.free[cls]) for cls in item.children)
         return Work(ops=ops, bytes_read=sum(min(each, default=0) for each in sizes))
+
+    @staticmethod
+    def element(buffer: Buffer) -> int:
+        """Bytes of an element of what a kernel fills."""
+        return (buffer.dtype or DType.FP32).itemsize
 
     def bytes(self, buffer: Buffer) -> int:
         if buffer.arg is not None:

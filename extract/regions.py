@@ -30,12 +30,12 @@ from tinyc.ir.region import (
     Within,
     Yield,
 )
+from tinyc.ir.rows import one_row
 from tinyc.ir.signature import signature_of
 from tinyc.ir.tiny import COMPARE, Program
 
 from .choice import Choice, Kernel, Key, children_of
 from .names import Names
-from .rows import one_row
 from .view import LEVEL, View, axis_extent, axis_id
 
 

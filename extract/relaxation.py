@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from .choice import Choice, Kernel, Key, bound_axes
+from .choice import Choice, Kernel, Key, bound_axes, tileable
 from .cost.model import Work
 from .pricing import priced
 from .problem import Option, Problem
@@ -67,6 +67,7 @@ class Pass:
         self.reductions = 0  # bit sets of the keys that are computed by a reduction, and by a contraction
         self.contractions = 0
         self.scans = 0
+        self.bases = 0  # of those that are computed by a contraction over output axes
         self.alone = 0  # of those that are computed by a contraction whose tiles are known
         self.fill_cost = [0.0] * len(problem.names)
         self.charged = 0  # bit set of the buffers that cost something to fill
@@ -123,7 +124,9 @@ class Pass:
         self.reductions = self.reductions | bit if head in ("Reduce", "Contract") else self.reductions & ~bit
         self.contractions = self.contractions | bit if head == "Contract" else self.contractions & ~bit
         self.scans |= bit if head == "Scan" else 0
-        tiled = self.problem.schedules.get(best.option.item) is not None
+        base = head == "Contract" and tileable(self.view, key[0], best.option.item)
+        self.bases = self.bases | bit if base else self.bases & ~bit
+        tiled = self.problem.schedules.get((best.option.item, False)) is not None
         self.alone = self.alone | bit if tiled else self.alone & ~bit
         self._relax_plain(key, best, plain)
         return _differs(known, best) or _differs(known_plain, self.plain.get(key))
@@ -162,7 +165,7 @@ class Pass:
         least = math.inf  # with what it takes more where the buffer has few points
         for found in (*computed, *copies):
             if not found.needs >> number & 1:
-                cost = found.total + self._idle(found, way) - found.option.copied
+                cost = found.total + self._idle(found, way) + self._loose(found) - found.option.copied
                 if cost < least:
                     best, least = found, cost
         known = self.fill.get(buffer.cls)
@@ -194,6 +197,13 @@ class Pass:
             return 0.0
         moved = self._sum(self.read_cost, found.reads) + self._sum(self.fill_cost, found.needs & self.charged)
         return max(0.0, found.total - moved - found.option.copied) * busy
+
+    def _loose(self, found: _Best) -> float:
+        """What a kernel's contractions take more because none of them is at its output axes: there is no row to keep."""
+        products = found.inside & self.contractions
+        if not products or found.mixed or found.inside & self.scans or products & self.bases:
+            return 0.0
+        return self._sum(self.untiled_cost, products)
 
     def _compute(self, key: Key, option: Option, computed: list[_Best], plain: list[_Best]) -> None:
         """Adds the cheapest way to compute ``key`` by an option that is no Read, and the one without reductions."""
@@ -282,9 +292,10 @@ class Pass:
             )
             if mixed and self.problem.rows and not scans:
                 products = inside & self.contractions | (own_bit if item.head == "Contract" else 0)
-                mixed = (
-                    len(set(self._origins(products))) > 1
-                )  # one product, however many reductions of its rows
+                # one product, however many reductions of its rows
+                mixed = len(set(self._origins(products))) > 1 or (
+                    here and self._across(own_bit, item, inside & self.contractions)
+                )
             if mixed:
                 total += option.untiled - counted + self._sum(self.untiled_cost, inside & self.contractions)
         own = option.own
@@ -296,12 +307,25 @@ class Pass:
             local &= ~private
         return _Best(total, own, local | own_bit, inside | own_bit, reads, needs, mixed, option, ways, loose)
 
+    def _across(self, own_bit: int, item: Item, products: int) -> bool:
+        """Whether a reduction along the rows of a product has axes beside those of the product: it needs the row at each of them."""
+        free = self.view.free[self.order[(own_bit.bit_length() - 1) % len(self.order)][0]]
+        bound = frozenset(bound_axes(item))
+        return any(
+            not bound.isdisjoint(self.view.free[cls])
+            and (not free <= self.view.free[cls] or self.view.origin(cls) not in self.problem.covered)
+            for cls in self._classes(products)
+        )
+
     def _origins(self, mask: int) -> Iterator[str]:
         """What the keys in a bit set compute, wherever they are needed."""
+        return map(self.view.origin, self._classes(mask))
+
+    def _classes(self, mask: int) -> Iterator[str]:
         size = len(self.order)
         while mask:
             low = mask & -mask
-            yield self.view.origin(self.order[(low.bit_length() - 1) % size][0])
+            yield self.order[(low.bit_length() - 1) % size][0]
             mask ^= low
 
     def _read(self, own_bit: int, option: Option) -> _Best | None:

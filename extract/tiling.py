@@ -57,16 +57,18 @@ class Tiling:
         outer, rows = (math.prod(map(axis_extent, axes)) for axes in (scan & weight, scan - weight))
         return streaming(outer, rows, columns, self.limits.access_bytes)
 
-    def loops(self, shape: Sequence[int]) -> Iterator[Schedule]:
-        """The ways to run loops over ``shape``: the candidates of its last axis; one point a thread where there are none."""
+    def loops(self, shape: Sequence[int], size: int = 0) -> Iterator[Schedule]:
+        """The ways to run loops over ``shape``: the candidates of its last axis; one point a thread where there are none.
+        ``size``: bytes of an element that is written; 0: it is not known yet."""
         last = next((size for size in reversed(shape) if size > 1), 1)
         outer = math.prod(shape) // last
-        known = [(size, each) for size in (4, 2, 1) for each in self.rows.get((last, size), ())]
-        for size, candidate in known:
+        sizes = (size,) if size else (4, 2, 1)
+        known = [(each, candidate) for each in sizes for candidate in self.rows.get((last, each), ())]
+        for each, candidate in known:
             points, width = candidate.tile[1], max(1, candidate.width)
             threads = -(-points // (width * WARP)) * WARP
             blocks = outer * -(-last // points)
-            yield Schedule("loops", blocks, threads, LOOP_REGISTERS, vector_bytes=width * size)
+            yield Schedule("loops", blocks, threads, LOOP_REGISTERS, vector_bytes=width * each)
         if not known:
             blocks = -(-math.prod(shape) // THREADS)
             yield Schedule("loops", blocks, THREADS, LOOP_REGISTERS, vector_bytes=self.limits.access_bytes)
@@ -157,7 +159,6 @@ def _schedule(
         / math.prod(points),
         matrix=attainment(limits.arch, candidate.warp_tile),
         async_copy=candidate.async_enable,
-        epilogue_overlap=candidate.async_enable,
         gathered=float(blocks * steps * gathered(candidate.tile, shifted)),
         tile=candidate.tile,
         warp_tile=candidate.warp_tile,

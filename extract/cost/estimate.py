@@ -23,9 +23,9 @@ from tinyc.ir.region import (
     free_axes,
     operands,
 )
+from tinyc.ir.rows import kept_rows
 from tinyc.ir.streams import Walk, walk_of
 
-from ..rows import one_row
 from .hardware import Hardware
 from .model import MATRIX, CostModel, Roofline, Work, terms_of, weight
 from .schedule import schedule_of
@@ -61,7 +61,7 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
     tiled = _tiled_lets(region, plan, walk)
     scanned: set[tuple[str, tuple[Axis, ...]]] = set()
     kept = _kept(region, plan) if hardware.rows else frozenset()
-    after = _epilogue(region, plan) if tiled and hardware.sms else frozenset()
+    after = _epilogue(region, plan, kept) if tiled and hardware.sms else frozenset()
     flops = ops = epilogue = guards = 0.0
     products: dict[bool, float] = {True: 0.0, False: 0.0}  # of matrix units, of others
     for let in region.lets:
@@ -142,15 +142,18 @@ def _on_matrix_units(region: Region, name: str) -> bool:
     return bool(read) and read <= MATRIX
 
 
-def _epilogue(region: Region, plan: Plan) -> frozenset[str]:
-    """What is computed from the contraction's sum."""
+def _epilogue(region: Region, plan: Plan, kept: frozenset[str]) -> frozenset[str]:
+    """What is computed beside the contraction and all that its operands are made of, also where they are ``kept``."""
     if plan.contraction is None:
         return frozenset()
-    found = {plan.contraction.reduce}
-    for let in region.lets:
-        if not found.isdisjoint(operands(let.value)):
-            found.add(let.name)
-    return frozenset(found - {plan.contraction.reduce})
+    lets = {let.name: let for let in region.lets}
+    inner, stack = set[str](), [plan.contraction.reduce, *kept]
+    while stack:
+        name = stack.pop()
+        if name not in inner:
+            inner.add(name)
+            stack += operands(lets[name].value)
+    return frozenset(lets.keys() - inner)
 
 
 def _tiled_lets(region: Region, plan: Plan, walk: Walk | None) -> set[str]:
@@ -173,14 +176,10 @@ def _kept(region: Region, plan: Plan) -> frozenset[str]:
     contraction = plan.contraction
     if contraction is None:
         return frozenset()
-    others = [
-        let
-        for let in region.lets
-        if isinstance(let.value, Reduce)
-        and let.name != contraction.reduce
-        and one_row(region, (let.name, contraction.reduce))
-    ]
-    return frozenset(name for let in others for name in (let.name, *operands(let.value)))
+    lets = {let.name: let.value for let in region.lets}
+    return frozenset(
+        other for name in kept_rows(region, contraction) for other in (name, *operands(lets[name]))
+    )
 
 
 def _repeats(axes: frozenset[str], order: list[str], sizes: dict[str, int]) -> float:

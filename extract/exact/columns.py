@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..choice import COPYING, Key, as_copy
+from ..choice import COPYING, Key, as_copy, tileable
 from ..cost.model import Work
 from ..cost.schedule import Schedule
 from ..pricing import priced
@@ -92,7 +92,8 @@ def columns(
     for way in {way.root: way for way in reversed(buffer.ways)}.values():
         root: Key = (way.root, False)
         for case in scope.cases(root) if root in scope.position else ():
-            search = _Search(scope, case, most, written, root, buffer.cls, limit, way.shape)
+            size = scope.problem.element(buffer)
+            search = _Search(scope, case, most, written, root, buffer.cls, limit, way.shape, size)
             search.run(root, labels)
             count += search.count
             rest = min(rest, search.least)
@@ -110,15 +111,17 @@ def columns(
 def within(scope: Scope, key: Key, most: float, labels: int) -> list[tuple[int, float]]:
     """The ways to compute a value within some kernel: what each reads, and what that kernel takes longer at least. Those
     that are not worth it where a buffer of it is filled for ``most`` seconds are left out."""
-    search = _Search(scope, LOOPS, most, scope.everything)
-    search.run(key, labels)
-    found = [
-        (label.reads & scope.filled, max(0.0, search.floor(label, held)))
-        for label, held in search.found
-        if label.items()[key].head != "Read"
-    ]
-    if search.full:
-        found.append((scope.must((key,)), max(0.0, search.least)))
+    found: list[tuple[int, float]] = []
+    for case in scope.cases(key):
+        search = _Search(scope, case, most, scope.everything)
+        search.run(key, labels)
+        found += (
+            (label.reads & scope.filled, max(0.0, search.floor(label, held)))
+            for label, held in search.found
+            if label.items()[key].head != "Read"
+        )
+        if search.full:
+            found.append((scope.must((key,)), max(0.0, search.least)))
     kept: list[tuple[int, float]] = []
     for reads, seconds in sorted(found, key=lambda each: (each[1], each[0])):
         if not any(other & ~reads == 0 for other, _ in kept):
@@ -149,12 +152,13 @@ class _Search:
         filled: str = "",
         limit: Callable[[int], float] | None = None,
         shape: tuple[int, ...] | None = None,
+        size: int = 0,
     ) -> None:
         """``beside``: work of the kernel that is not in its labels. ``root``: a value that has to be computed here.
-        ``filled``: the buffer that is filled, if it is a kernel's; else what a kernel costs more is looked at. ``shape``: that
-        it has then."""
+        ``filled``: the buffer that is filled, if it is a kernel's; else what a kernel costs more is looked at. ``shape``,
+        ``size``: that it has then, and the bytes of an element."""
         self.scope, self.case, self.root, self.most, self.filled = scope, case, root, most, filled
-        self.own = scope.bits[filled] if filled else 0
+        self.size, self.own = size, scope.bits[filled] if filled else 0
         self.value: Key | None = None
         self.beside, self.limit = beside, limit
         self.amounts = tuple(float(getattr(beside, field)) for field in FIELDS)
@@ -163,7 +167,9 @@ class _Search:
         # loops over a shape run as suits that, whatever they compute; a Stream runs in its own way
         tiling = scope.problem.tiling
         spread = shape is not None and case == LOOPS and root is not None and not scope.streams(root)
-        self.loops = list(tiling.loops(shape)) if spread and tiling is not None and shape is not None else []
+        self.loops = (
+            list(tiling.loops(shape, size)) if spread and tiling is not None and shape is not None else []
+        )
         self.nothing = Cover(0, (0.0,) * len(scope.fields))
         self.ahead: dict[Open, list[tuple[Cover, float]]] = {}
         self.least = float("inf")
@@ -178,7 +184,10 @@ class _Search:
     def found(self) -> list[tuple[Label, Held]]:
         """Whole kernels, each with what it holds."""
         return [
-            (label, state.held) for state, labels in self.known.items() if not state.open for label in labels
+            (label, state.held)
+            for state, labels in self.known.items()
+            if not state.open and (not self.filled or self.case.whole(state.held))
+            for label in labels
         ]
 
     def run(self, root: Key, most: int) -> None:
@@ -224,7 +233,14 @@ class _Search:
             ):
                 continue
             held = (
-                self.case.held(state.held, item, scope.problem.view.origin(key[0]), contexts != PLAIN)
+                self.case.held(
+                    state.held,
+                    item,
+                    scope.problem.view.origin(key[0]),
+                    contexts != PLAIN,
+                    item.head == "Contract" and tileable(scope.problem.view, key[0], item),
+                    scope.problem.row,
+                )
                 if fixed is None
                 else state.held
             )
@@ -327,7 +343,7 @@ class _Search:
         work = self.beside + self.scope.whole(label.work) + read
         if all(item.head in COPYING and item is not INSIDE for item in items.values()):
             work = as_copy(work)
-        return problem.model.kernel(problem.spread(work, way.shape, items))
+        return problem.model.kernel(problem.spread(work, way.shape, items, self.size))
 
     def _worthwhile(self, state: State, label: Label) -> bool:
         """Whether a kernel that goes on from a label may be of use, in one of the ways in which it may go on."""
@@ -378,7 +394,7 @@ class _Search:
         ahead = ahead or self.nothing
         read = scope.bytes(label.reads | ahead.reads) if self.filled else 0
         schedules: Sequence[Schedule | None] = self.loops or (None,)
-        if self.case.tiled:
+        if self.case is not LOOPS:
             known = [what for _, what in held if isinstance(what, Schedule)]
             schedules = known if len(known) == 1 else (None,)
         amounts = tuple(map(float.__add__, label.work, ahead.work))

@@ -11,8 +11,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import get_args
 
-from ..choice import Key
+from ..choice import How, Key
 from ..cost.model import Work
 from ..problem import Option, Problem
 from ..view import Item
@@ -20,6 +21,8 @@ from .cuts import Cut
 
 FIELDS = tuple(field.name for field in fields(Work) if field.name != "schedule")
 """What adds up in a Work."""
+
+HOWS: tuple[How, ...] = get_args(How)
 
 INSIDE = Item("Read", "Read", ("inside", ()), ())
 """Stands for whatever computes a value of what is given within a kernel, instead of reading it."""
@@ -36,7 +39,7 @@ class Part:
         targets: for each of ``made`` that is no output, the values of it at all places: to have one of them in a kernel
             is to have it without its buffer.
         buffers: that may be filled here.
-        inside: the least work of computing a value of what is given, where :data:`INSIDE` is an option.
+        inside: the least work of computing a value of what is given, where :data:`INSIDE` is an option, in each kind of kernel.
         charges: what is paid here for having one of ``made`` without its buffer; for that the part after is charged.
         prices: what each buffer of ``given`` is charged here. Of what is charged the part before must fill the buffer, even
             where it need not; so it cannot save what a later part then would have to pay for.
@@ -48,7 +51,7 @@ class Part:
     options: Mapping[Key, Sequence[Option]]
     targets: Mapping[str, tuple[Key, ...]]
     buffers: tuple[str, ...]
-    inside: Mapping[Key, Work]
+    inside: Mapping[Key, Mapping[How, Work]]
     inside_bytes: int = 0
     inside_reads: frozenset[Key] = frozenset()
     prices: tuple[float, ...] = ()
@@ -150,7 +153,7 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
     targets = {name: tuple(program.places(name)) for name in valued}
     options: dict[Key, Sequence[Option]] = {}
     buffers: dict[str, None] = {}
-    inside: dict[Key, Work] = {}
+    inside: dict[Key, Mapping[How, Work]] = {}
     stack = [key for keys in targets.values() for key in keys]
     waiting = list(made)
     while stack or waiting:
@@ -168,7 +171,7 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
             others = [option for option in found if option.item.head != "Read"]
             found = [option for option in found if option.item.head == "Read"]
             if others:
-                inside[key] = _least(problem, key, others)
+                inside[key] = {how: _least(problem, key, others, how) for how in HOWS}
                 found = [*found, Option(INSIDE, (), min(option.own for option in others), 0.0)]
         options[key] = found
         for option in found:
@@ -181,10 +184,9 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
     )
 
 
-def _least(problem: Problem, key: Key, options: Sequence[Option]) -> Work:
+def _least(problem: Problem, key: Key, options: Sequence[Option], how: How) -> Work:
     """No more, of any work, than each of the options does."""
-    kinds = [(False, False), (True, problem.scans)]  # scans: rows are kept, or there is one
-    works = [problem.work(key, option.item, *kind) for option in options for kind in kinds]
+    works = [problem.work(key, option.item, how) for option in options]
     return Work(**{field: min(getattr(work, field) for work in works) for field in FIELDS})
 
 
@@ -235,7 +237,7 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
             key[1],
             tuple(sorted(view.free[key[0]])),
             key[0] in problem.stored,
-            part.inside.get(key),
+            tuple(part.inside.get(key, {}).values()),
             key in part.inside_reads,
         ]
         for option in options:

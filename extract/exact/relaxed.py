@@ -6,7 +6,7 @@ the arithmetic count, at the machine's peak; arithmetic that is one kernel's cos
 
 from __future__ import annotations
 
-from ..choice import Key, as_copy
+from ..choice import How, Key, as_copy
 from ..cost.model import Roofline, Work
 from ..problem import Option, Problem
 
@@ -59,8 +59,9 @@ def _seconds(problem: Problem, key: Key, option: Option, launch: float) -> float
     model = problem.model
     none = model.kernel(Work())
     ways: list[float] = []
-    for tiled, scanned in ((False, False), (True, False), (True, True)):
-        work = problem.work(key, option.item, tiled, scanned)
+    hows: tuple[How, ...] = ("loops", "tiled", "scanned")  # what is kept of a row is tiled at another place
+    for how in hows:
+        work = problem.work(key, option.item, how)
         alone = work.schedule is not None
         seconds = min(model.kernel(each) for each in (work, as_copy(work))) - none
         ways.append(max(0.0, seconds) + (launch if alone else 0.0))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..choice import COPYING, Key, bound_axes
+from ..choice import COPYING, How, Key, Row, bound_axes, outside
 from ..cost.model import Roofline, Work
 from ..cost.schedule import Schedule
 from ..problem import Option, Problem
@@ -17,7 +17,7 @@ from ..view import Item
 from .chains import chains, firsts
 from .covers import Covers
 from .dag import components
-from .parts import FIELDS, INSIDE, Part
+from .parts import FIELDS, HOWS, INSIDE, Part
 
 Context = tuple[tuple[str, object], ...]
 """For each axis of a value that a reduction binds, which one: (its position, its own context)."""
@@ -30,34 +30,63 @@ Held = frozenset[tuple[str, object]]
 @dataclass(frozen=True)
 class Case:
     """Kernels of one kind, by what :func:`~tinyc.extract.choice.tiles` says of them: "alone", a contraction that is tiled,
-    without another reduction; "rows", one product and any reductions of its rows; "scan", one under a scan; "loops", all
-    kernels, with no contraction tiled. ``tiled``, ``scanned``: as the work of their items is counted."""
+    without another reduction; "beside", with any that do not depend on it; "rows", with any of its rows; "scan", one under a
+    scan; "loops", all kernels, with no contraction tiled. ``how``: as the work of their items is counted."""
 
     name: str
-    tiled: bool
-    scanned: bool
+    how: How
 
-    def held(self, held: Held, item: Item, origin: str, scanned: bool) -> Held | None:
+    def held(
+        self, held: Held, item: Item, origin: str, scanned: bool, base: bool, row: Row | None
+    ) -> Held | None:
         """What a kernel holds with ``item``, as far as it matters; None where it is of the kind no more. ``scanned``:
-        whether the item depends on another reduction's axes."""
+        whether the item depends on another reduction's axes; ``base``: whether it can be tiled by itself. ``row``: what the
+        machine keeps."""
         reduces, scans = item.head in ("Reduce", "Contract"), item.head == "Scan"
+        if item is INSIDE and self.name in PRODUCTS:
+            return held | {("inside", True)}
         if self.name == "loops" or not (reduces or scans):
             return held
-        if self.name == "rows":
-            products = {what for kind, what in held if kind == "product"}
+        if self.name in ("beside", "rows"):
             if item.head != "Contract":
                 return None if scans else held
-            return held | {("product", origin)} if products <= {origin} else None
+            if self.name == "beside" and (held & {("product", origin)} or not base):
+                return None
+            return self._row(held, item, origin, base, row)
         kind = "scan" if scans else "reduction"
-        if (scans and self.name == "alone") or any(kind == other for other, _ in held):
+        if any(kind == other for other, _ in held):
+            return None
+        if self.name == "alone" and not (item.head == "Contract" and base):
             return None
         return held | {(kind, scanned)}
 
+    def _row(self, held: Held, item: Item, origin: str, base: bool, row: Row | None) -> Held | None:
+        """With one more contraction of a row."""
+        found: dict[str, list[object]] = {}
+        for kind, what in held:
+            found.setdefault(kind, []).append(what)
+        if row is None or found.get("product", [origin]) != [origin] or (base and "base" in found):
+            return None
+        others = found.get("copy" if base else "base", [])
+        if not all(row(item, each) if base else row(each, item) for each in others):  # type: ignore[arg-type]
+            return None
+        return held | {("product", origin), ("base" if base else "copy", item)}
+
+    def whole(self, held: Held) -> bool:
+        """Whether a kernel that holds no more than this is of the kind, and not of one that it costs as much in."""
+        kinds = {kind for kind, _ in held}
+        if self.name == "rows" and not kinds & {"copy", "inside"}:
+            return False
+        return self.name not in PRODUCTS or bool(kinds & {"base", "reduction", "inside"})
+
+
+PRODUCTS = ("alone", "beside", "rows")
+"""Kinds of kernels with a contraction that is tiled."""
 
 NOTHING = (0.0,) * len(FIELDS)
-READ = FIELDS.index("bytes_read")
+READ, OPS, EPILOGUE = map(FIELDS.index, ("bytes_read", "ops", "epilogue_ops"))
 
-LOOPS = Case("loops", False, False)
+LOOPS = Case("loops", "loops")
 
 
 class Scope:
@@ -132,15 +161,15 @@ class Scope:
     def fields(self) -> tuple[str, ...]:
         """The fields of Work that any value has."""
         works = [
-            self._whole(key, option.item, tiled, scanned)
+            self._whole(key, option.item, how)
             for key, options in self.options.items()
             for option in options
-            for tiled, scanned in ((False, False), (True, False), (True, True))
+            for how in HOWS
         ]
         return tuple(name for name in FIELDS if any(getattr(work, name) for work in works))
 
-    def _whole(self, key: Key, item: Item, tiled: bool, scanned: bool) -> Work:
-        return self.part.inside[key] if item is INSIDE else self.problem.work(key, item, tiled, scanned)
+    def _whole(self, key: Key, item: Item, how: How) -> Work:
+        return self.part.inside[key][how] if item is INSIDE else self.problem.work(key, item, how)
 
     def whole(
         self,
@@ -149,12 +178,22 @@ class Scope:
         read: float = 0.0,
         schedule: Schedule | None = None,
     ) -> Work:
-        """Amounts of the scope's fields as Work, with those of all fields ``beside`` them and what is ``read``."""
+        """Amounts of the scope's fields as Work, with those of all fields ``beside`` them and what is ``read``. Of the amounts,
+        "ops" are without those of the epilogue: a kernel with more of either costs more."""
         values = list(beside)
         for place, amount in zip(self.places, amounts, strict=True):
             values[place] += amount
+            if place == EPILOGUE:
+                values[OPS] += amount
         values[READ] += read
         return work_of(values, schedule)
+
+    def _amounts(self, work: Work) -> tuple[float, ...]:
+        """What :meth:`whole` makes Work of."""
+        found = {name: float(getattr(work, name)) for name in self.fields}
+        if "ops" in found:
+            found["ops"] -= work.epilogue_ops
+        return tuple(found.values())
 
     @cached_property
     def places(self) -> tuple[int, ...]:
@@ -296,15 +335,19 @@ class Scope:
         if known is None:
             key = self.order[position]
             item = self.options[key][number].item
-            whole = self._whole(key, item, case.tiled, case.scanned)
+            whole = self._whole(key, item, case.how)
             marks: set[tuple[str, object]] = set()
             if whole.schedule is not None:
                 marks.add(("runs", whole.schedule))
-            if item.head == "Stream" and self.problem.tiling is not None:
+            if (
+                item.head == "Stream"
+                and self.problem.tiling is not None
+                and outside(self.problem.view.free[key[0]])
+            ):
                 marks.add(("walks", self.problem.tiling.walk(item)))
             if item.head not in COPYING and "strided_bytes" in self.fields:
                 marks.add(("computes", None))  # else it may be a copy, which is priced in its own way
-            known = tuple(float(getattr(whole, name)) for name in self.fields), frozenset(marks)
+            known = self._amounts(whole), frozenset(marks)
             self._work[position, number, case] = known
         return known
 
@@ -390,8 +433,12 @@ class Scope:
     def tiled(self) -> list[Case]:
         """The kinds of kernels that tile a contraction."""
         return [
-            Case("rows", True, True) if self.problem.rows else Case("alone", True, False),
-            Case("scan", True, True),
+            *(
+                [Case("beside", "tiled"), Case("rows", "rows")]
+                if self.problem.rows
+                else [Case("alone", "tiled")]
+            ),
+            Case("scan", "scanned"),
         ]
 
 

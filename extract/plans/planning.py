@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from tinyc.ir.plan import Contraction, Extracted, Plan
 from tinyc.ir.region import Region, anonymous
+from tinyc.ir.resources import Limits
 
 from ..cost.hardware import Hardware
 from ..cost.model import CostModel
 from .candidate import Candidate, Problem, problem_of
 from .default_plan import aligned, default_plan
-from .rank import RankedPlan, plan_of, rank_plans
+from .rank import MOST, RankedPlan, plan_of, rank_plans
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,7 @@ def with_plans(
     plans: list[Plan] = []
     for region, given in zip(regions, extracted.plans, strict=True):
         roles = given.contraction
-        problem = problem_of(region, roles, limits)
-        found = candidates.get(problem, ()) if problem is not None else ()
+        found = _candidates(region, roles, candidates, limits)
         if not found:
             plans.append(default_plan(region, roles, hardware))
             continue
@@ -48,6 +48,8 @@ def with_plans(
         if same not in known:
             preferred = default_plan(region, roles, hardware)
             known[same] = rank_plans(region, roles, found, model, limits, preferred)
+            if roles is not None and hardware.sms:
+                known[same] = _or_loops(region, known[same], candidates, model, limits)
         elif known[same]:
             first, *others = known[same]
             known_plan = plan_of(first.candidate, region, roles, limits)
@@ -57,3 +59,28 @@ def with_plans(
         plans.append(best[0].plan if best else default_plan(region, roles, hardware))
     chosen = replace(extracted, regions=regions, plans=tuple(plans))
     return Planned(chosen, {name: each for name, each in ranked.items() if each})
+
+
+def _candidates(
+    region: Region,
+    roles: Contraction | None,
+    candidates: Mapping[Problem, tuple[Candidate, ...]],
+    limits: Limits,
+) -> tuple[Candidate, ...]:
+    problem = problem_of(region, roles, limits)
+    return candidates.get(problem, ()) if problem is not None else ()
+
+
+def _or_loops(
+    region: Region,
+    tiled: tuple[RankedPlan, ...],
+    candidates: Mapping[Problem, tuple[Candidate, ...]],
+    model: CostModel,
+    limits: Limits,
+) -> tuple[RankedPlan, ...]:
+    """The Plans of a contraction, with the best loops before them where those take less: of few points, tiles leave most of a
+    GPU idle."""
+    loops = rank_plans(region, None, _candidates(region, None, candidates, limits), model, limits)
+    if loops and (not tiled or loops[0].estimate < tiled[0].estimate):
+        return (loops[0], *tiled)[:MOST]
+    return tiled

@@ -297,7 +297,8 @@ def test_kernels_that_are_equal_are_ranked_alike() -> None:
 
 @pytest.mark.parametrize("target", ["sm80", "sm90"])
 def test_extraction_prices_a_contraction_as_its_plan_is_priced(target: str) -> None:
-    """The Schedules that the search weighs before there is a Region are those of the Plans afterwards."""
+    """The Schedules that the search weighs before there is a Region are those of the Plans afterwards, but for what they hide
+    of the epilogue: by that, a kernel that reads more could take less, and the search could not compare kernels."""
     program, row = gemm(1000, 776, 520), machine(target)
     graph = saturated(program, row.limits)
     view = View(graph, len(program.inputs))
@@ -310,7 +311,8 @@ def test_extraction_prices_a_contraction_as_its_plan_is_priced(target: str) -> N
     searched = set(Tiling(view, row.limits).schedules(item))
     planned = made(program, target).planned
     (ranked,), (region,) = planned.ranked.values(), planned.extracted.regions
-    afterwards = {schedule_of(region, each.plan, row.limits) for each in ranked}
+    schedules = [schedule_of(region, each.plan, row.limits) for each in ranked]
+    afterwards = {replace(each, epilogue_overlap=False) for each in schedules if each is not None}
     assert searched == afterwards
 
 

@@ -14,7 +14,7 @@ import tinyc
 from tinyc.extract.base import base_program
 from tinyc.extract.cost.estimate import estimate
 from tinyc.extract.cost.hardware import TABLE, hardware
-from tinyc.extract.cost.model import Roofline, Work
+from tinyc.extract.cost.model import Roofline, Work, weight
 from tinyc.extract.cost.schedule import attainment, schedule_of
 from tinyc.ir.dtypes import DType
 from tinyc.ir.plan import Plan
@@ -118,11 +118,12 @@ def test_the_operands_type_decides_which_units_multiply() -> None:
         assert (work.flops, work.vector_flops) == ((product, 0) if on_matrix else (0, product))
 
 
-def test_the_epilogue_is_what_comes_after_the_sum() -> None:
-    """bias (a Read, a Cast, an ADD), RELU and the result's Cast, each once per point; the bias is read before it."""
+def test_the_epilogue_is_all_beside_the_product() -> None:
+    """bias (a Read, a Cast, an ADD), RELU and the result's Cast, each once per point or column."""
     work = estimate(gemm_region(), PLAN, A100).work
-    points = 512 * 512
-    assert work.epilogue_ops == 3 * points  # ADD, RELU, Cast
+    points, columns = 512 * 512, 512
+    bias = (weight("Read") + weight("Cast")) * columns
+    assert work.epilogue_ops == 3 * points + bias  # ADD, RELU, Cast
     assert work.epilogue_ops < work.ops
     assert estimate(gemm_region(), PLAN, Roofline(hardware("cpu"))).work.epilogue_ops == 0
 

@@ -8,6 +8,7 @@ from .check_machine import MMA, Claim, check_cpu, check_gpu, step_depth, swizzle
 from .diagnostics import show
 from .region import Reduce, Region, Stream
 from .resources import Limits, Resources, resources
+from .rows import kept_rows
 from .schedule import BARRIER_MODELS, Contraction, Plan, rings
 from .schedule_names import nearest
 
@@ -133,6 +134,28 @@ class _Check(Claim):
         if wrong is not None:
             key, why = wrong
             raise self.refuse(f"contraction.{key}", why, "take the roles from the Plan that tinyc dumps")
+        if self.limits.arch != "cpu":
+            self.rows(roles)
+
+    def rows(self, roles: Contraction) -> None:
+        """What reductions need along a row of the contraction must be in one block: no other one can be asked for it."""
+        kept = kept_rows(self.region, roles)
+        if not kept:
+            return
+        whole = {*roles.batch, *roles.m} - {name for name, item in self.scope.sizes.items() if item.size == 1}
+        if any(whole - self.scope.free[name] for name in kept):
+            raise self.refuse(
+                "algo",
+                f"a reduction of {kept[0]} needs rows of other blocks",
+                "use loops, or store the product",
+            )
+        tile = self.plan.tile
+        if tile is not None and tile[1] < self.scope.extent("n"):
+            raise self.refuse(
+                "tile[1]",
+                f"{tile[1]} columns of a row of {self.scope.extent('n')}, which a reduction needs as a whole",
+                f"give at least {self.scope.extent('n')}, or store the product",
+            )
 
     def _wrong_roles(self, roles: Contraction) -> tuple[str, str] | None:
         lets, free = self.scope.lets, self.scope.free

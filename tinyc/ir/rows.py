@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tinyc.ir.index import Affine, axis
-from tinyc.ir.region import Let, Read, Reduce, Region, Stream, Within, axis_sizes, operands
+from .index import Affine, axis
+from .plan import Contraction
+from .region import Let, Read, Reduce, Region, Stream, Within, axis_sizes, operands
 
 
 def one_row(region: Region, names: Iterable[str]) -> bool:
@@ -23,6 +24,17 @@ def one_row(region: Region, names: Iterable[str]) -> bool:
     return all(
         len({sizes[name] for name in named}) == 1 and len(iters & set(named)) <= 1
         for named in zip(*(axes for _, axes in forms), strict=True)
+    )
+
+
+def kept_rows(region: Region, contraction: Contraction) -> tuple[str, ...]:
+    """The lets that are the sum of a contraction at other points of its row."""
+    return tuple(
+        let.name
+        for let in region.lets
+        if isinstance(let.value, Reduce)
+        and let.name != contraction.reduce
+        and one_row(region, (let.name, contraction.reduce))
     )
 
 
