@@ -13,12 +13,11 @@ from ..choice import COPYING, Kernel, Key
 from ..cost.model import Work
 from ..pricing import priced
 from ..problem import Option, Problem
-from ..view import Item, Way
+from ..view import Item
+from .mates import ELEMENTWISE, squeezed
 
 PLACES = 8
 """Of a chain at most, where it is tried to store it."""
-
-ELEMENTWISE = frozenset({"Unary", "Binary", "Select", "Cast"})
 
 
 def chains(
@@ -230,21 +229,16 @@ def _before(
     if len(children) != 1:
         return None
     (child,) = children
-    shapes = {_squeezed(way) for way in buffer.ways}
+    shapes = {squeezed(way) for way in buffer.ways}
     for other, way in problem.filled_by.get(child[0], ()):
         if (
             other.cls != name
             and other.cls in names
-            and {_squeezed(way)} == shapes
+            and {squeezed(way)} == shapes
             and problem.bytes(other) <= problem.bytes(buffer)
         ):
             return other.cls
     return None
-
-
-def _squeezed(way: Way) -> tuple[int, ...]:
-    """The shape without extents of 1: kernels over one that are the same are scheduled alike."""
-    return tuple(size for size in way.shape if size != 1)
 
 
 def _through(options: Mapping[Key, Sequence[Option]], fixed: frozenset[Key], key: Key, before: str) -> bool:

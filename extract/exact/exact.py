@@ -21,6 +21,7 @@ from ..problem import Problem
 from .chains import stored
 from .cuts import Cut, cuts
 from .ilp import TOLERANCE
+from .mates import regular
 from .parts import parts
 from .proof import Effort, Proof
 from .relaxed import relaxed
@@ -50,7 +51,10 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
     best, bound, limit = start, 0.0, ""
     known: dict[tuple[object, ...], Solved | None] = {}
     large = problem.size > SMALL
-    at, loosely = cuts(problem, start) if large else [], large
+    guide = regular(problem, start) if large else start
+    if guide.seconds < best.seconds:
+        best = guide
+    at, loosely = cuts(problem, guide) if large else [], large
     while True:
         division, at = parts(problem, at)
         answers = [answered(problem, part, known, meter, loosely) for part in division]
@@ -61,7 +65,7 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
         held = stored(problem, kernels) if loosely else kernels
         choice = None
         if held is not None:
-            choice = _assembled(problem, {kernel.buffer.cls: kernel for kernel in start.kernels} | held)
+            choice = _assembled(problem, {kernel.buffer.cls: kernel for kernel in best.kernels} | held)
         if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
             best = choice
         if meter.limit or bound >= best.seconds * (1 - (CLOSE if large else TOLERANCE)):

@@ -11,6 +11,7 @@ from ..choice import Kernel, Key
 from ..pricing import priced
 from ..problem import Problem
 from ..view import Item
+from .chains import reads
 from .columns import Column, Columns, columns, within
 from .dag import Dag, Node, components, taken
 from .ilp import Limits, solve
@@ -217,21 +218,14 @@ def _agreed(
     problem, part = scope.problem, scope.part
     classes: dict[str, Sequence[Node]] = {name: [Node(0.0)] for name in part.given}
     classes |= {f"made {name}": [Node(0.0, (), (name,))] for name in part.made}
-    ways: dict[str, list[tuple[Column, dict[Key, Item]]]] = {}
+    ways: dict[str, list[Kernel]] = {}
     for name, columns_ in found.items():
         ways[name], nodes = [], list[Node]()
         for column, node in zip(columns_.found, dag.classes[name], strict=False):
-            items = column.label.items()
-            if any(item is INSIDE for item in items.values()):
-                items = {
-                    key: _read(problem, part, key) if item is INSIDE else item for key, item in items.items()
-                }
-                kernel = priced(problem, problem.view.buffers[name], column.way, items)
-                if kernel is None:
-                    continue
-                node = Node(kernel.seconds, (), node.buffers)
-            ways[name].append((column, items))
-            nodes.append(node)
+            kernel = _kernel(scope, name, column)
+            if kernel is not None:
+                ways[name].append(kernel)
+                nodes.append(Node(kernel.seconds, (), node.buffers))
         classes[name] = nodes
     answer = solve(Dag(classes, dag.roots), Limits(max(meter.seconds, 0.1)))
     if answer is None:
@@ -239,27 +233,35 @@ def _agreed(
     place = {key: number for number, key in enumerate(keys)}
     needed = taken(Dag(classes, dag.roots), answer.solution)
     kernels = {name: ways[name][answer.solution[name]] for name in needed if name in ways}
-    read = {
-        str(item.payload[0])
-        for _, items in kernels.values()
-        for item in items.values()
-        if item.head == "Read"
-    }
+    read = {each for kernel in kernels.values() for each in reads(kernel)}
     chosen: dict[int, Picked] = {}
     for number, name in enumerate(buffers):
         filled = scope.same.get(name, name) if name in read and name not in scope.chained else name
-        if filled in kernels:  # a buffer that is filled as another is has kernels of its own
-            column, items = kernels[filled]
+        kernel = kernels.get(filled)
+        if kernel is not None:  # a buffer that is filled as another is has kernels of its own
             roots = [way.root for way in problem.view.buffers[name].ways]
-            picked = tuple((place[key], _option(problem, key, item)) for key, item in items.items())
-            chosen[number] = roots.index(column.way.root), picked
+            picked = tuple((place[key], _option(problem, key, item)) for key, item in kernel.items.items())
+            chosen[number] = roots.index(kernel.way.root), picked
     return chosen, answer.cost
 
 
-def _read(problem: Problem, part: Part, key: Key) -> Item:
-    """How a value is read of what is given."""
+def _kernel(scope: Scope, name: str, column: Column) -> Kernel | None:
+    """A kernel as it is where all that is given is there: it is read. None where that cannot be."""
+    problem, part = scope.problem, scope.part
+    items = column.label.items()
+    for key, item in list(items.items()):
+        if item is INSIDE:
+            read = _read(problem, part, key)
+            if read is None:
+                return None
+            items[key] = read
+    return priced(problem, problem.view.buffers[name], column.way, items)
+
+
+def _read(problem: Problem, part: Part, key: Key) -> Item | None:
+    """How a value is read of what is given; None where it is not, in the order in which it is needed."""
     options = (option.item for option in problem.options[key] if option.item.head == "Read")
-    return next(item for item in options if str(item.payload[0]) in part.given)
+    return next((item for item in options if str(item.payload[0]) in part.given), None)
 
 
 def _option(problem: Problem, key: Key, item: Item) -> int:
