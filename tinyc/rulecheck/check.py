@@ -23,7 +23,7 @@ from .plan import expand
 from .primitives import Fails
 from .steps import Case
 from .term import Term, Value, show
-from .verdict import Counterexample, Verdict
+from .verdict import Counterexample, Note, Verdict
 from .world import World
 
 ENOUGH = 40
@@ -104,7 +104,7 @@ def check_text(text: str, base: Base | None = None, klass: str | None = None) ->
 def check_tables(base: Base) -> Iterator[Verdict]:
     """The ground facts of relations with a meaning."""
     for relation, rows in base.facts.items():
-        if not any(meaning.facts for meaning in base.meanings.get(relation, ())):
+        if not any(each.facts or each.policy for each in base.meanings.get(relation, ())):
             continue
         for row in rows:
             if (relation, row) not in base.places:
@@ -115,7 +115,7 @@ def check_tables(base: Base) -> Iterator[Verdict]:
             blank = Verdict(name, "", "FACT", "sound", "table", True, 1, "FACT", "", file, line)
             claim = claimed(world, relation, row, None, "EXACT")
             if claim.klass:
-                yield blank
+                yield replace(blank, notes=(Note(relation, (), claim.departs),) if claim.departs else ())
             else:
                 wrong = Counterexample((), claim.left or "the fact is false", name, claim.why)
                 yield replace(blank, verdict="unsound", measured="", why=claim.why, counterexample=wrong)
@@ -162,6 +162,10 @@ def _tried(rule: Rule, base: Base, cases: list[Case], blank: Verdict, panics: bo
 def _judged(rule: Rule, base: Base, cases: list[Case], blank: Verdict, panics: bool, tally: Tally) -> Verdict:
     wrong, tries = _instances(rule, base, cases, blank, tally)
     seen = [[each.steps for each in cases]]
+    lenient = expand(base, rule.body, policy=False)
+    if wrong is None and [each.steps for each in lenient] not in seen:
+        wrong, further = _instances(rule, base, lenient, blank, tally, lenient=True)
+        tries += further
     for how in () if panics else ("unfold", "relax"):
         more = expand(base, rule.body, how) if wrong is None and tally.instances < FEW else []
         if more and [each.steps for each in more] not in seen:
@@ -179,7 +183,9 @@ def _judged(rule: Rule, base: Base, cases: list[Case], blank: Verdict, panics: b
                 blank, verdict="sound", method="facts", symbolic=True, instances=tries, measured="FACT"
             )
         return replace(blank, why=f"no instance among {tries} tries satisfies its body")
-    proven = _proven(rule, base, cases, blank, tally) if "points" in tally.methods or _bounds(rule) else None
+    proven = (
+        _proven(rule, base, lenient, blank, tally) if "points" in tally.methods or _bounds(rule) else None
+    )
     if isinstance(proven, Verdict):
         return proven
     methods = tally.methods or {"facts"}
@@ -195,43 +201,49 @@ def _judged(rule: Rule, base: Base, cases: list[Case], blank: Verdict, panics: b
         symbolic=symbolic,
         instances=tally.instances,
         measured=tally.klass or "FACT",
+        notes=tuple(note for _, note in tally.notes.values()),
     )
 
 
 def _instances(
-    rule: Rule, base: Base, cases: list[Case], blank: Verdict, tally: Tally
+    rule: Rule, base: Base, cases: list[Case], blank: Verdict, tally: Tally, lenient: bool = False
 ) -> tuple[Verdict | None, int]:
-    """Tries the cases in turn, from small instances to large; the smallest counterexample found, and how many tries."""
+    """Tries the cases in turn, from small instances to large; the smallest counterexample found, and how many tries.
+    ``lenient``: the cases are without the policies of what the rule asks for, since a user's rule may depart from them."""
     wrong: Verdict | None = None
-    smallest, number = 0, 0
+    smallest, number, found = 0, 0, 0
     shaped = any(sort in ("Tensor", "Buf", "Ints") for case in cases for sort in case.sorts.values())
     least = TRIES + 4 * len(cases) if shaped else 0
     # what is only counted is cheap, and legal for most numbers
     counted = all(sort in COUNTED for case in cases for sort in case.sorts.values())
     facts = not any(action.head == "union" for action in rule.actions)
-    enough = 3 * ENOUGH if counted or facts else ENOUGH
+    bordered = (counted or facts) and not lenient
+    enough = 3 * ENOUGH if bordered else ENOUGH
     most = min(MOST_TRIES, HOPELESS * len(cases))
     tight = any(action.head == "panic" for action in rule.actions)
     borders = Borders()
     while number < most:
         which = number % len(cases)
         number += 1
-        if wrong is None and tally.instances >= enough and number > least:
+        if wrong is None and found >= enough and number > least:
             break
+        seed = f"{rule.name} {which}{' lenient' if lenient else ''}"
         make = partial(
-            Attempt, base, cases[which], f"{rule.name} {which}", (number - 1) // len(cases), not tight
+            Attempt, base, cases[which], seed, (number - 1) // len(cases), not tight, lenient=lenient
         )
         attempt = make()
         try:
             worlds = [attempt.run()]
         except Reject:
             continue
-        if counted or facts:
+        if bordered:
             worlds += borders.of(make, attempt)
+        judged = False
         for world in worlds:
             for name, arg in cases[which].names.items():
                 world.env[name] = arg.value if isinstance(arg, Lit) else world.env[arg.name]
             world.context.complete = True
+            tally.departures.clear()
             try:
                 act(rule, world, blank.klass, tally)
             except Reject:
@@ -242,8 +254,19 @@ def _instances(
                     most = min(most, number + AFTER)
                 if wrong is None or size < smallest:
                     smallest, wrong = size, _unsound(rule, blank, world, tally, error)
-        tally.instances += 1
+            judged = True
+            _noted(world, tally)
+        found += judged
+        tally.instances += judged
     return wrong, number
+
+
+def _noted(world: World, tally: Tally) -> None:
+    """Keeps the smallest instance of each departure from the policy of a word."""
+    for word, why in tally.departures:
+        size = _size(world)
+        if word not in tally.notes or size < tally.notes[word][0]:
+            tally.notes[word] = size, Note(word, _shown(world), why)
 
 
 def _bounds(rule: Rule) -> bool:
@@ -307,11 +330,7 @@ def _size(world: World) -> int:
 
 def _unsound(rule: Rule, blank: Verdict, world: World, tally: Tally, wrong: Wrong) -> Verdict:
     outcome = wrong.outcome
-    shown = tuple(
-        (name, described(world, value)) for name, value in world.env.items() if "$" not in name and "'" not in name
-        and not name.startswith("_")
-    )  # fmt: skip
-    variables = (*shown, *outcome.values)
+    variables = (*_shown(world), *outcome.values)
     method = "+".join(sorted(outcome.method or {"facts"}))
     left, right = outcome.left, outcome.right
     if not left and not right:  # a fact that is false has no two sides
@@ -325,6 +344,15 @@ def _unsound(rule: Rule, blank: Verdict, world: World, tally: Tally, wrong: Wron
         instances=tally.instances,
         why=example.why,
         counterexample=example,
+    )
+
+
+def _shown(world: World) -> tuple[tuple[str, str], ...]:
+    """The rule's variables and what they stand for."""
+    return tuple(
+        (name, described(world, value))
+        for name, value in world.env.items()
+        if "$" not in name and "'" not in name and not name.startswith("_")
     )
 
 

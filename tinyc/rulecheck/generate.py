@@ -14,7 +14,7 @@ from .numbers import Uses, bits_for, integer
 from .parse import Lit
 from .predicates import CHOICES
 from .requests import CORES
-from .schedules import ordered_of, packs
+from .schedules import ordered_of, packs, points_of, runs_of
 from .steps import Step
 from .term import Term, Value, axis, lit, plain
 
@@ -355,6 +355,10 @@ def satisfying(attempt: Attempt, name: str, step: Step, position: int) -> Value 
         return max(1, attempt.get(step.args[2]) * 8 // rng.choice((1, 8, 8, 16, 24, 32, 40, 48, 64)))
     if what.value == "asked-core" and position == 2:
         return rng.choice(CORES)
+    if what.value == "share" and position == 2 and attempt.bound(step.args[1]):
+        axes = attempt.get(step.args[1])
+        last = max((each.args[0] for each in axes), default=-1)
+        return rng.choice((*runs_of(axes, last), points_of(axes)))
     if what.value in CHOICES and position == 1:
         return rng.choice(CHOICES[str(what.value)])
     if what.value in ("number", "neutral", "divisor") and position == 1:
