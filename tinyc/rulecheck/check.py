@@ -72,7 +72,7 @@ def check_rules(extra: Sequence[str | Path] = (), only: Sequence[str] = ()) -> t
 def check_all(base: Base, only: Sequence[str] = ()) -> Iterator[Verdict]:
     """The verdicts of :func:`check_rules`, one at a time."""
     for verdict in check_tables(base):
-        if not only or verdict.rule in only or Path(verdict.file).name in only:
+        if not only or {verdict.rule, verdict.file, Path(verdict.file).name} & set(only):
             yield verdict
     directions: dict[str, list[Rule]] = {}
     for rule in base.rules.values():

@@ -11,7 +11,7 @@ from tinyc.ir.dtypes import DType, to_bits
 
 from .context import Leaf, Reject
 from .numbers import Uses, bits_for, integer
-from .parse import Lit
+from .parse import Lit, Var
 from .predicates import CHOICES
 from .requests import CORES
 from .schedules import ordered_of, packs, points_of, runs_of
@@ -67,7 +67,7 @@ def _tensor(attempt: Attempt, name: str, uses: Uses) -> Term:
         for arg in step.args:
             if attempt.bound(arg) and isinstance(attempt.get(arg), Term):
                 known_ = known_ or attempt.world.facts.shape(attempt.get(arg))
-    if alike and rng.random() < 0.12:
+    if alike and rng.random() < 0.12 and all(_of_more(attempt, step, name) for step in alike):
         return _constant(attempt, "Imm", dtype)
     shape = known_ if known_ is not None else shape_of_number(attempt)
     term = Term("?Tensor", (name,))
@@ -75,6 +75,16 @@ def _tensor(attempt: Attempt, name: str, uses: Uses) -> Term:
         name, dtype, shape, taps=rng.choice((0, 1, 2, 5, 20, 32, 33)), solid=rng.random() < 0.6
     )
     return term
+
+
+def _of_more(attempt: Attempt, step: Step, name: str) -> bool:
+    """Whether an operation has operands beside one that may be more than immediates: no program has one of those alone."""
+    others = [
+        arg
+        for arg in step.args
+        if isinstance(arg, Var) and arg.name != name and attempt.case.sorts[arg.name] == "Tensor"
+    ]
+    return any(not attempt.bound(arg) or attempt.get(arg).head != "Imm" for arg in others)
 
 
 def shape_of_number(attempt: Attempt) -> tuple[int, ...]:

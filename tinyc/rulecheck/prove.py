@@ -21,13 +21,22 @@ def prove(world: World, word: str, args: tuple[Value, ...], value: Value | None,
 
     Where only its policy does not, ``departs`` of the outcome says so. An instance that does not keep to the policies of
     what it asks for (:attr:`Context.lenient`) need not keep to others."""
-    if world.context.lenient or not _has_policy(world, word):
-        return _proven(world, word, args, value, klass, False)
-    whole = _proven(world, word, args, value, klass, True)
-    if whole.klass:
-        return whole
-    found = _proven(world, word, args, value, klass, False)
-    return replace(found, departs=whole.why) if found.klass else found
+    shown = f"({' '.join([word, *map(show, args)])})"
+    whole = Outcome("")
+    if not world.context.lenient and _has_policy(world, word):
+        whole = _proven(world, word, args, value, klass, True)
+    found = whole if whole.klass else _proven(world, word, args, value, klass, False)
+    if found.klass:
+        return replace(found, departs=f"{shown}: {whole.why}" if whole.why and not whole.klass else "")
+    if not found.why:
+        return Outcome(
+            "",
+            frozenset(["facts"]),
+            f"{shown} is false",
+            f"no alternative of the meaning of {word} holds",
+            shown,
+        )
+    return replace(found, why=f"what {shown} asserts is false: {found.why}")
 
 
 def _has_policy(world: World, word: str) -> bool:
@@ -60,15 +69,13 @@ def _cases(world: World, word: str, policy: bool) -> list[Case]:
 def _proven(
     world: World, word: str, args: tuple[Value, ...], value: Value | None, klass: str, policy: bool
 ) -> Outcome:
+    """The first alternative that holds, or why the one that comes closest does not."""
     names = tuple(Var(f"#{k}") for k in range(len(args)))
     env: dict[str, Value] = dict(zip((each.name for each in names), args, strict=True))
     said = None if value is None else Var("#value")
     if said is not None:
         env[said.name] = value
-    shown = f"({' '.join([word, *map(show, args)])})"
-    best = Outcome(
-        "", frozenset(["facts"]), f"{shown} is false", f"no alternative of the meaning of {word} holds", shown
-    )
+    best = Outcome("")
     for case in _cases(world, word, policy):
         own: dict[str, Value] = {}
         clash = False
@@ -83,9 +90,8 @@ def _proven(
         found = _Proof(world, case, own, klass).run()
         if found.klass:
             return found
-        if found.why:
-            said_ = "keeps to" if policy else "asserts"
-            best = replace(found, why=f"what {shown} {said_} is false: {found.why}")
+        if found.method or not best.why:  # without a method it is of another form than the alternative
+            best = found
     return best
 
 
