@@ -21,8 +21,9 @@ from .judge import Tally, Wrong, act, claimed
 from .parse import Call, Lit, Pattern, Rule, Schema, Unreadable, Var, declare, load, variables
 from .plan import expand
 from .primitives import Fails
+from .shown import noted, size_of, unsound
 from .steps import Case
-from .term import Term, Value, show
+from .term import show
 from .verdict import Counterexample, Note, Verdict
 from .world import World
 
@@ -164,7 +165,13 @@ def _judged(rule: Rule, base: Base, cases: list[Case], blank: Verdict, panics: b
     seen = [[each.steps for each in cases]]
     lenient = expand(base, rule.body, policy=False)
     if wrong is None and [each.steps for each in lenient] not in seen:
+        kept = tally.instances
         wrong, further = _instances(rule, base, lenient, blank, tally, lenient=True)
+        if not kept and tally.instances:
+            tally.notes[""] = (
+                0,
+                Note("", (), f"no instance among {tries} tries keeps to the policies of what it asks for"),
+            )
         tries += further
     for how in () if panics else ("unfold", "relax"):
         more = expand(base, rule.body, how) if wrong is None and tally.instances < FEW else []
@@ -249,24 +256,16 @@ def _instances(
             except Reject:
                 continue
             except Wrong as error:
-                size = _size(world)
+                size = size_of(world)
                 if wrong is None:
                     most = min(most, number + AFTER)
                 if wrong is None or size < smallest:
-                    smallest, wrong = size, _unsound(rule, blank, world, tally, error)
+                    smallest, wrong = size, unsound(blank, world, tally, error)
             judged = True
-            _noted(world, tally)
+            noted(world, tally)
         found += judged
         tally.instances += judged
     return wrong, number
-
-
-def _noted(world: World, tally: Tally) -> None:
-    """Keeps the smallest instance of each departure from the policy of a word."""
-    for word, why in tally.departures:
-        size = _size(world)
-        if word not in tally.notes or size < tally.notes[word][0]:
-            tally.notes[word] = size, Note(word, _shown(world), why)
 
 
 def _bounds(rule: Rule) -> bool:
@@ -297,7 +296,7 @@ def _proven(rule: Rule, base: Base, cases: list[Case], blank: Verdict, tally: Ta
             if outcome is None:
                 return False
             if not outcome.klass:
-                return _unsound(rule, blank, world, tally, Wrong(outcome, text))
+                return unsound(blank, world, tally, Wrong(outcome, text))
         proven += bool(claims)
     return proven > 0
 
@@ -316,58 +315,6 @@ def _index_claims(rule: Rule, world: World, space: affine.Affine) -> Iterator[tu
             (index,) = (world.instance(each, env) for each in action.args[0].args)
             value = world.instance(action.args[1], env)
             yield str(action), affine.bound(space, action.args[0].head, index, value)
-
-
-def _size(world: World) -> int:
-    elements = 0
-    for leaf in world.context.leaves.values():
-        count = 1
-        for size in leaf.shape or [each.args[1] for each in leaf.axes]:
-            count *= size
-        elements += count
-    return elements * 4 + len(world.pool_axes()) + len(str(world.env.values()))
-
-
-def _unsound(rule: Rule, blank: Verdict, world: World, tally: Tally, wrong: Wrong) -> Verdict:
-    outcome = wrong.outcome
-    variables = (*_shown(world), *outcome.values)
-    method = "+".join(sorted(outcome.method or {"facts"}))
-    left, right = outcome.left, outcome.right
-    if not left and not right:  # a fact that is false has no two sides
-        left, right = f"{wrong.claim} is claimed", "it is false"
-    example = Counterexample(variables, left, right, f"{wrong.claim}: {outcome.why}")
-    return replace(
-        blank,
-        verdict="unsound",
-        method=method,
-        symbolic=True,
-        instances=tally.instances,
-        why=example.why,
-        counterexample=example,
-    )
-
-
-def _shown(world: World) -> tuple[tuple[str, str], ...]:
-    """The rule's variables and what they stand for."""
-    return tuple(
-        (name, described(world, value))
-        for name, value in world.env.items()
-        if "$" not in name and "'" not in name and not name.startswith("_")
-    )
-
-
-def described(world: World, value: Value) -> str:
-    """A value for a reader; an opaque term by its dtype and shape or axes."""
-    leaves = world.context.leaves
-    if isinstance(value, Term) and value in leaves:
-        leaf = leaves[value]
-        if value.head == "?Expr":
-            over = ", ".join(map(repr, leaf.axes))
-            return f"any {leaf.dtype} expression over {over}" if over else f"any {leaf.dtype} number"
-        what = "buffer" if value.head in ("?Buf", "Arg") else "tensor"
-        return f"any {leaf.dtype} {what} of shape {list(leaf.shape)}"
-    text = show(value)
-    return text.replace("?Expr", "_").replace("?Tensor", "_").replace("?Buf", "_")
 
 
 def _actions_known(rule: Rule, base: Base) -> None:

@@ -64,7 +64,7 @@ class Attempt(Scope, Bindings):
         self.opaque = opaque
         self.loose = loose and number % 4 == 3
         self.world.context.lenient = lenient
-        self.world.context.machine = ("sm80", "sm90", "cpu")[number % 3]
+        self.world.context.machine = case.machine or ("sm80", "sm90", "cpu")[number % 3]
         self.fixed, self.free = fixed, dict[str, Value]()
         self.later: list[tuple[Value, Value]] = []
         self.shapes: dict[str, tuple[int, ...]] = {}

@@ -42,6 +42,8 @@ def _sides(world: World, problem: Term) -> Iterator[tuple[int, int, int]]:
     """Size, extent and unit of all that may be cut for a problem."""
     if problem.head == "Row":
         n, size = problem.args
+        if size <= 0:
+            return
         width = min(n & -n, machine_limits(LIMITS[world.context.machine])["access"] // size)
         for (lanes,) in rows_of(world, "warp-threads"):
             for (threads,) in rows_of(world, "block-threads"):
@@ -58,7 +60,7 @@ def _sides(world: World, problem: Term) -> Iterator[tuple[int, int, int]]:
 
 
 def tile(world: World, problem: Term, bm: int, bn: int, bk: int) -> bool:
-    """A tile that the instance has."""
+    """A tile that the instance has: nothing is asserted of it, but its sides may be asked for."""
     world.context.note("tile", (problem, bm, bn, bk))
     return True
 

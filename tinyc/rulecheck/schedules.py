@@ -78,7 +78,6 @@ def share(world: World, axes: Value, points: int) -> bool:
 
 def core(world: World, axes: Value, least: int, points: int) -> bool:
     """Points that are packed together: those at the last axis without a gap, or all where these are fewer than least."""
-    world.context.note("core", (axes, least, points))
     asked = world.context.noted("core-least", axes)
     return points == core_of(world, axes, least) and (not world.context.complete or (least,) in asked)
 

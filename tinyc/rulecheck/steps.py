@@ -93,6 +93,12 @@ class Case:
         )
 
     @cached_property
+    def machine(self) -> str:
+        """The one machine that it is about, "" where there may be others."""
+        named = (step.args[1] for step in self.steps if step.args[:1] == (Lit("machine"),))
+        return next((str(arg.value) for arg in named if isinstance(arg, Lit)), "")
+
+    @cached_property
     def produced(self) -> Mapping[str, tuple[Step, ...]]:
         """Variable -> the steps that give it a value."""
         found: dict[str, list[Step]] = {}

@@ -32,14 +32,15 @@ class Counterexample:
 @dataclass(frozen=True)
 class Note:
     """What a sound rule says otherwise than the built-in rules do: programs are as right, but other buffers, problems or
-    plans are tried. ``word``: of which policy it departs; ``variables``: an instance at which it does; ``why``: one sentence."""
+    plans are tried. ``word``: of which policy it departs, "" where it asks for what none of the built-in rules says;
+    ``variables``: an instance at which it does; ``why``: one sentence."""
 
     word: str
     variables: tuple[tuple[str, str], ...]
     why: str
 
     def __str__(self) -> str:
-        head = f"departs from the policy of {self.word}: {self.why}"
+        head = f"departs from the policy of {self.word}: {self.why}" if self.word else self.why
         return "\n".join([head, *(f"  {name} = {value}" for name, value in self.variables)])
 
 
