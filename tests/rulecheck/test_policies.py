@@ -34,6 +34,14 @@ def test_a_rule_that_departs_from_a_policy_is_sound_and_has_a_note(name: str) ->
     assert f"departs from the policy of {note.word}" in str(found)
 
 
+def test_a_rule_that_asks_for_what_no_built_in_rule_says_is_told_so() -> None:
+    """It matches where another rule departs from a policy, and is sound there."""
+    found = verdicts()["asks/for-a-reduced-source"]
+    assert found.sound and found.instances > 0, str(found)
+    assert [note.word for note in found.notes] == [""]
+    assert "keeps to the policies of what it asks for" in str(found)
+
+
 @pytest.mark.parametrize("name", [each for each in WRITTEN if each.startswith("keeps/")])
 def test_a_rule_that_keeps_to_them_has_none(name: str) -> None:
     found = verdicts()[name]
