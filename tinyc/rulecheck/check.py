@@ -189,7 +189,9 @@ def _judged(rule: Rule, base: Base, cases: list[Case], blank: Verdict, panics: b
             return replace(
                 blank, verdict="sound", method="facts", symbolic=True, instances=tries, measured="FACT"
             )
-        return replace(blank, why=f"no instance among {tries} tries satisfies its body")
+        return replace(
+            blank, why=f"no instance among {tries} tries satisfies its body, and is small enough to evaluate"
+        )
     proven = (
         _proven(rule, base, lenient, blank, tally) if "points" in tally.methods or _bounds(rule) else None
     )
