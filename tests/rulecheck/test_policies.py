@@ -75,6 +75,21 @@ def test_no_rule_may_rely_on_a_policy() -> None:
     assert found.verdict == "unsound", str(found)
 
 
+OWN = """
+(relation cheap (Tensor))
+(meaning (cheap t) (holds "buffer" t) (policy (holds "solid" t)))
+(rule ((= t (Flip x a))) ((cheap t)) :ruleset fuse :name "mine/cheap")
+(rule ((= t (Imm d b))) ((cheap t)) :ruleset fuse :name "mine/wrong")
+(rule ((cheap t) (= t (Flip x a))) ((solid x)) :ruleset fuse :name "mine/relies")
+"""
+
+
+def test_a_word_of_ones_own_may_have_a_policy() -> None:
+    cheap, wrong, relies = check_text(OWN, BASE, "FACT")
+    assert cheap.sound and [note.word for note in cheap.notes] == ["cheap"]
+    assert wrong.verdict == relies.verdict == "unsound"
+
+
 def test_a_function_of_immediates_alone_is_in_no_program() -> None:
     """It has no shape, and so it would be no buffer."""
     text = '(rule ((= t (TBinary op x y))) ((computed t)) :ruleset fuse :name "mine/any-binary")'

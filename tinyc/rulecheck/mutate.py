@@ -1,4 +1,5 @@
-"""Rules with one mistake in them, to try the checker: it must call every one unsound, or the mutant equivalent.
+"""Rules with one mistake in them, to try the checker: it must call every one unsound, or note that it departs from a policy,
+or the mutant is equivalent.
 
 Mutation follows the errors that people make in rules: an operand swapped or dropped, another operator, a guard
 forgotten, a number off by one, a comparison that includes its border.
