@@ -159,3 +159,23 @@ def test_verdicts_as_json_and_as_text() -> None:
     assert document["sound"] is False and document["rules"][0]["counterexample"]["why"]
     text = to_text([wrong])
     assert "unsound" in text and "1 rules: 0 sound" in text
+
+
+LARGE = {
+    "a false equation": '(rule ((= e (Const "fp32" b))) ((union e (Read (Fill "fp32" (vec-of 9999 9999) (Const "fp32" 0)) (vec-of (Lit 0) (Lit 0))))) :named)',
+    "a true bound": "(rule ((= e (Plus 1 (Ax 0 999) (Plus 1 (Ax 1 999) (Lit 0))))) ((set (low e) 0)) :named)",
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_what_is_too_large_to_evaluate_is_neither_true_nor_false(name: str) -> None:
+    """No instance of it was judged."""
+    found = verdict(LARGE[name])
+    assert found.verdict == "error" and "no instance" in found.why, str(found)
+
+
+def test_rows_of_a_file_are_checked_with_its_rules(tmp_path: Path) -> None:
+    path = tmp_path / "mine.egg"
+    path.write_text('(widening "fp32" "fp16")\n', encoding="utf-8")
+    (found,) = check_rules([path], only=[str(path)])
+    assert found.verdict == "unsound" and found.rule == '(widening "fp32" "fp16")'

@@ -35,7 +35,7 @@ def test_every_rule_is_sound_in_its_class(ruleset: str, golden: Golden) -> None:
     assert {each.rule for each in verdicts} == {
         rule.name for rule in BASE.rules.values() if rule.ruleset == ruleset
     }
-    assert not [str(each) for each in verdicts if not each.sound]
+    assert not [str(each) for each in verdicts if not each.sound or each.notes]
     for each in verdicts:
         assert each.instances > 0 and each.method
         assert each.measured == "FACT" or CLASSES.index(each.measured) <= CLASSES.index(
@@ -47,7 +47,7 @@ def test_every_rule_is_sound_in_its_class(ruleset: str, golden: Golden) -> None:
 
 def test_the_facts_in_rule_files_are_true(golden: Golden) -> None:
     verdicts = list(check_tables(BASE))
-    assert not [str(each) for each in verdicts if not each.sound]
+    assert not [str(each) for each in verdicts if not each.sound or each.notes]
     golden(table(verdicts))
 
 

@@ -194,7 +194,7 @@ def _say_verdicts(verdicts: Sequence[Verdict], color: bool) -> None:
     ]
     say_table(("rule", "verdict", "class", "measured", "how", "method", "instances"), rows, color)
     for each in verdicts:
-        if not each.sound:
+        if not each.sound or each.notes:
             say(f"\n{Path(each.file).name}:{each.line}: {each}")
     sound = sum(each.sound for each in verdicts)
     symbolic = sum(each.symbolic for each in verdicts)

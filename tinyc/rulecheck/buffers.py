@@ -1,4 +1,5 @@
-"""Which tensors are worth a buffer: predicates of rules/meanings.egg.
+"""Which tensors may be a buffer, and which are worth one: predicates of rules/meanings.egg. Worth is a matter of cost, so
+it is policy; its numbers are those of rules/bounds.egg and rules/layout.egg, as a test says.
 
 What an instance assumes of opaque tensors is noted (:meth:`Context.note`); what a rule then claims is held against the notes.
 """
@@ -23,11 +24,14 @@ FILTERS = 256
 """Filters for which patches are copied."""
 
 
+def buffer(world: World, t: Term) -> bool:
+    """It has a shape and a dtype."""
+    world.facts.dtype(t)
+    return world.facts.shape(t) is not None
+
+
 def worth(world: World, t: Term) -> bool:
     """Arithmetic that fills its shape, what is read by long indices, a transposition that is read across, or patches."""
-    world.facts.dtype(t)
-    if world.facts.shape(t) is None:
-        return False
     return _told(world, "buffer", t) or _computed(world, t) or _turned(world, t) or _patches(world, t)
 
 

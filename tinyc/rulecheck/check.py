@@ -21,9 +21,10 @@ from .judge import Tally, Wrong, act, claimed
 from .parse import Call, Lit, Pattern, Rule, Schema, Unreadable, Var, declare, load, variables
 from .plan import expand
 from .primitives import Fails
+from .shown import noted, size_of, unsound
 from .steps import Case
-from .term import Term, Value, show
-from .verdict import Counterexample, Verdict
+from .term import show
+from .verdict import Counterexample, Note, Verdict
 from .world import World
 
 ENOUGH = 40
@@ -72,7 +73,7 @@ def check_rules(extra: Sequence[str | Path] = (), only: Sequence[str] = ()) -> t
 def check_all(base: Base, only: Sequence[str] = ()) -> Iterator[Verdict]:
     """The verdicts of :func:`check_rules`, one at a time."""
     for verdict in check_tables(base):
-        if not only or verdict.rule in only or Path(verdict.file).name in only:
+        if not only or {verdict.rule, verdict.file, Path(verdict.file).name} & set(only):
             yield verdict
     directions: dict[str, list[Rule]] = {}
     for rule in base.rules.values():
@@ -104,7 +105,7 @@ def check_text(text: str, base: Base | None = None, klass: str | None = None) ->
 def check_tables(base: Base) -> Iterator[Verdict]:
     """The ground facts of relations with a meaning."""
     for relation, rows in base.facts.items():
-        if not any(meaning.facts for meaning in base.meanings.get(relation, ())):
+        if not any(each.facts or each.policy for each in base.meanings.get(relation, ())):
             continue
         for row in rows:
             if (relation, row) not in base.places:
@@ -115,7 +116,7 @@ def check_tables(base: Base) -> Iterator[Verdict]:
             blank = Verdict(name, "", "FACT", "sound", "table", True, 1, "FACT", "", file, line)
             claim = claimed(world, relation, row, None, "EXACT")
             if claim.klass:
-                yield blank
+                yield replace(blank, notes=(Note(relation, (), claim.departs),) if claim.departs else ())
             else:
                 wrong = Counterexample((), claim.left or "the fact is false", name, claim.why)
                 yield replace(blank, verdict="unsound", measured="", why=claim.why, counterexample=wrong)
@@ -162,6 +163,16 @@ def _tried(rule: Rule, base: Base, cases: list[Case], blank: Verdict, panics: bo
 def _judged(rule: Rule, base: Base, cases: list[Case], blank: Verdict, panics: bool, tally: Tally) -> Verdict:
     wrong, tries = _instances(rule, base, cases, blank, tally)
     seen = [[each.steps for each in cases]]
+    lenient = expand(base, rule.body, policy=False)
+    if wrong is None and [each.steps for each in lenient] not in seen:
+        kept = tally.instances
+        wrong, further = _instances(rule, base, lenient, blank, tally, lenient=True)
+        if not kept and tally.instances:
+            tally.notes[""] = (
+                0,
+                Note("", (), f"no instance among {tries} tries keeps to the policies of what it asks for"),
+            )
+        tries += further
     for how in () if panics else ("unfold", "relax"):
         more = expand(base, rule.body, how) if wrong is None and tally.instances < FEW else []
         if more and [each.steps for each in more] not in seen:
@@ -178,8 +189,12 @@ def _judged(rule: Rule, base: Base, cases: list[Case], blank: Verdict, panics: b
             return replace(
                 blank, verdict="sound", method="facts", symbolic=True, instances=tries, measured="FACT"
             )
-        return replace(blank, why=f"no instance among {tries} tries satisfies its body")
-    proven = _proven(rule, base, cases, blank, tally) if "points" in tally.methods or _bounds(rule) else None
+        return replace(
+            blank, why=f"no instance among {tries} tries satisfies its body, and is small enough to evaluate"
+        )
+    proven = (
+        _proven(rule, base, lenient, blank, tally) if "points" in tally.methods or _bounds(rule) else None
+    )
     if isinstance(proven, Verdict):
         return proven
     methods = tally.methods or {"facts"}
@@ -195,54 +210,63 @@ def _judged(rule: Rule, base: Base, cases: list[Case], blank: Verdict, panics: b
         symbolic=symbolic,
         instances=tally.instances,
         measured=tally.klass or "FACT",
+        notes=tuple(note for _, note in tally.notes.values()),
     )
 
 
 def _instances(
-    rule: Rule, base: Base, cases: list[Case], blank: Verdict, tally: Tally
+    rule: Rule, base: Base, cases: list[Case], blank: Verdict, tally: Tally, lenient: bool = False
 ) -> tuple[Verdict | None, int]:
-    """Tries the cases in turn, from small instances to large; the smallest counterexample found, and how many tries."""
+    """Tries the cases in turn, from small instances to large; the smallest counterexample found, and how many tries.
+    ``lenient``: the cases are without the policies of what the rule asks for, since a user's rule may depart from them."""
     wrong: Verdict | None = None
-    smallest, number = 0, 0
+    smallest, number, found = 0, 0, 0
     shaped = any(sort in ("Tensor", "Buf", "Ints") for case in cases for sort in case.sorts.values())
     least = TRIES + 4 * len(cases) if shaped else 0
     # what is only counted is cheap, and legal for most numbers
     counted = all(sort in COUNTED for case in cases for sort in case.sorts.values())
     facts = not any(action.head == "union" for action in rule.actions)
-    enough = 3 * ENOUGH if counted or facts else ENOUGH
+    bordered = (counted or facts) and not lenient
+    enough = 3 * ENOUGH if bordered else ENOUGH
     most = min(MOST_TRIES, HOPELESS * len(cases))
     tight = any(action.head == "panic" for action in rule.actions)
     borders = Borders()
     while number < most:
         which = number % len(cases)
         number += 1
-        if wrong is None and tally.instances >= enough and number > least:
+        if wrong is None and found >= enough and number > least:
             break
+        seed = f"{rule.name} {which}{' lenient' if lenient else ''}"
         make = partial(
-            Attempt, base, cases[which], f"{rule.name} {which}", (number - 1) // len(cases), not tight
+            Attempt, base, cases[which], seed, (number - 1) // len(cases), not tight, lenient=lenient
         )
         attempt = make()
         try:
             worlds = [attempt.run()]
         except Reject:
             continue
-        if counted or facts:
+        if bordered:
             worlds += borders.of(make, attempt)
+        judged = False
         for world in worlds:
             for name, arg in cases[which].names.items():
                 world.env[name] = arg.value if isinstance(arg, Lit) else world.env[arg.name]
             world.context.complete = True
+            tally.departures.clear()
             try:
                 act(rule, world, blank.klass, tally)
             except Reject:
                 continue
             except Wrong as error:
-                size = _size(world)
+                size = size_of(world)
                 if wrong is None:
                     most = min(most, number + AFTER)
                 if wrong is None or size < smallest:
-                    smallest, wrong = size, _unsound(rule, blank, world, tally, error)
-        tally.instances += 1
+                    smallest, wrong = size, unsound(blank, world, tally, error)
+            judged = True
+            noted(world, tally)
+        found += judged
+        tally.instances += judged
     return wrong, number
 
 
@@ -274,7 +298,7 @@ def _proven(rule: Rule, base: Base, cases: list[Case], blank: Verdict, tally: Ta
             if outcome is None:
                 return False
             if not outcome.klass:
-                return _unsound(rule, blank, world, tally, Wrong(outcome, text))
+                return unsound(blank, world, tally, Wrong(outcome, text))
         proven += bool(claims)
     return proven > 0
 
@@ -293,53 +317,6 @@ def _index_claims(rule: Rule, world: World, space: affine.Affine) -> Iterator[tu
             (index,) = (world.instance(each, env) for each in action.args[0].args)
             value = world.instance(action.args[1], env)
             yield str(action), affine.bound(space, action.args[0].head, index, value)
-
-
-def _size(world: World) -> int:
-    elements = 0
-    for leaf in world.context.leaves.values():
-        count = 1
-        for size in leaf.shape or [each.args[1] for each in leaf.axes]:
-            count *= size
-        elements += count
-    return elements * 4 + len(world.pool_axes()) + len(str(world.env.values()))
-
-
-def _unsound(rule: Rule, blank: Verdict, world: World, tally: Tally, wrong: Wrong) -> Verdict:
-    outcome = wrong.outcome
-    shown = tuple(
-        (name, described(world, value)) for name, value in world.env.items() if "$" not in name and "'" not in name
-        and not name.startswith("_")
-    )  # fmt: skip
-    variables = (*shown, *outcome.values)
-    method = "+".join(sorted(outcome.method or {"facts"}))
-    left, right = outcome.left, outcome.right
-    if not left and not right:  # a fact that is false has no two sides
-        left, right = f"{wrong.claim} is claimed", "it is false"
-    example = Counterexample(variables, left, right, f"{wrong.claim}: {outcome.why}")
-    return replace(
-        blank,
-        verdict="unsound",
-        method=method,
-        symbolic=True,
-        instances=tally.instances,
-        why=example.why,
-        counterexample=example,
-    )
-
-
-def described(world: World, value: Value) -> str:
-    """A value for a reader; an opaque term by its dtype and shape or axes."""
-    leaves = world.context.leaves
-    if isinstance(value, Term) and value in leaves:
-        leaf = leaves[value]
-        if value.head == "?Expr":
-            over = ", ".join(map(repr, leaf.axes))
-            return f"any {leaf.dtype} expression over {over}" if over else f"any {leaf.dtype} number"
-        what = "buffer" if value.head in ("?Buf", "Arg") else "tensor"
-        return f"any {leaf.dtype} {what} of shape {list(leaf.shape)}"
-    text = show(value)
-    return text.replace("?Expr", "_").replace("?Tensor", "_").replace("?Buf", "_")
 
 
 def _actions_known(rule: Rule, base: Base) -> None:

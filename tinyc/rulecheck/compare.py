@@ -31,7 +31,8 @@ SLACK = 8
 @dataclass(frozen=True)
 class Outcome:
     """``klass``: the tightest class that held, "" for none. ``left``, ``right``: both results where it failed (or where a
-    tighter class failed), with ``why`` and the ``values`` of the opaque terms there."""
+    tighter class failed), with ``why`` and the ``values`` of the opaque terms there. ``departs``: why a fact that is true is
+    not one that the built-in rules say, "" where it is."""
 
     klass: str
     method: frozenset[str] = frozenset()
@@ -39,6 +40,7 @@ class Outcome:
     left: str = ""
     right: str = ""
     values: tuple[tuple[str, str], ...] = field(default=())
+    departs: str = ""
 
 
 def worst(a: str, b: str) -> str:

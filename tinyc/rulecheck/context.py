@@ -48,7 +48,7 @@ class Leaf:
 @dataclass
 class Context:
     """One instance: its leaves, the buffers that inputs are, outputs and parameters of the program, and assumptions.
-    ``rows``: of tables, that it speaks of.
+    ``rows``: of tables, that it speaks of. ``lenient``: whether what it asks for need not keep to the policy of its words.
 
     ``machine``: what is compiled for. ``depth``: how deep reductions nest at most, if the instance says. ``assumed``: values of facts that were chosen looser than :class:`Facts` would have them.
     """
@@ -59,6 +59,7 @@ class Context:
     machine: str = "sm80"
     depth: int | None = None
     loose: bool = False
+    lenient: bool = False
     rows: dict[str, list[tuple[Value, ...]]] = field(default_factory=dict)
     notes: dict[str, list[tuple[Value, ...]]] = field(default_factory=dict)
     complete: bool = False

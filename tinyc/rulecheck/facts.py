@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyc.ir.tiny import COMPARE
 
-from .context import PRIME, TAPS, Context, IllFormed
+from .context import PRIME, TAPS, Context, IllFormed, Reject
 from .term import Term, Value, axis, lit, plain, show
 from .wellformed import WELL_FORMED
 
@@ -104,7 +104,7 @@ class Facts:
     def _values(self, index: Term) -> np.ndarray[Any, Any]:
         axes = sorted(self.axes_of(index), key=lambda each: each.args)
         if math.prod(each.args[1] for each in axes) > 1 << 16:
-            raise IllFormed("too many values")
+            raise Reject  # too many values
         grids = np.meshgrid(*(np.arange(each.args[1]) for each in axes), indexing="ij", sparse=True)
         return np.asarray(evaluate_index(index, dict(zip(axes, grids, strict=True))))
 

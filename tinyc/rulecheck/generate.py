@@ -11,10 +11,10 @@ from tinyc.ir.dtypes import DType, to_bits
 
 from .context import Leaf, Reject
 from .numbers import Uses, bits_for, integer
-from .parse import Lit
+from .parse import Lit, Var
 from .predicates import CHOICES
 from .requests import CORES
-from .schedules import ordered_of, packs
+from .schedules import ordered_of, packs, points_of, runs_of
 from .steps import Step
 from .term import Term, Value, axis, lit, plain
 
@@ -67,7 +67,7 @@ def _tensor(attempt: Attempt, name: str, uses: Uses) -> Term:
         for arg in step.args:
             if attempt.bound(arg) and isinstance(attempt.get(arg), Term):
                 known_ = known_ or attempt.world.facts.shape(attempt.get(arg))
-    if alike and rng.random() < 0.12:
+    if alike and rng.random() < 0.12 and all(_of_more(attempt, step, name) for step in alike):
         return _constant(attempt, "Imm", dtype)
     shape = known_ if known_ is not None else shape_of_number(attempt)
     term = Term("?Tensor", (name,))
@@ -75,6 +75,16 @@ def _tensor(attempt: Attempt, name: str, uses: Uses) -> Term:
         name, dtype, shape, taps=rng.choice((0, 1, 2, 5, 20, 32, 33)), solid=rng.random() < 0.6
     )
     return term
+
+
+def _of_more(attempt: Attempt, step: Step, name: str) -> bool:
+    """Whether an operation has operands beside one that may be more than immediates: no program has one of those alone."""
+    others = [
+        arg
+        for arg in step.args
+        if isinstance(arg, Var) and arg.name != name and attempt.case.sorts[arg.name] == "Tensor"
+    ]
+    return any(not attempt.bound(arg) or attempt.get(arg).head != "Imm" for arg in others)
 
 
 def shape_of_number(attempt: Attempt) -> tuple[int, ...]:
@@ -355,6 +365,10 @@ def satisfying(attempt: Attempt, name: str, step: Step, position: int) -> Value 
         return max(1, attempt.get(step.args[2]) * 8 // rng.choice((1, 8, 8, 16, 24, 32, 40, 48, 64)))
     if what.value == "asked-core" and position == 2:
         return rng.choice(CORES)
+    if what.value == "share" and position == 2 and attempt.bound(step.args[1]):
+        axes = attempt.get(step.args[1])
+        last = max((each.args[0] for each in axes), default=-1)
+        return rng.choice((*runs_of(axes, last), points_of(axes)))
     if what.value in CHOICES and position == 1:
         return rng.choice(CHOICES[str(what.value)])
     if what.value in ("number", "neutral", "divisor") and position == 1:

@@ -33,8 +33,8 @@ _QUOTED = ('"cut"', '"fit"', '"limit"')
 class Attempt(Scope, Bindings):
     """One try. ``number`` counts from 0 and sets how large things are: the first tries are small. ``loose``: whether facts
     may be looser than they need to be, such as a bound that no value reaches. ``opaque``: whether indices and atoms that the
-    rule leaves open are opaque too, any integers within assumed bounds. ``fixed``: numbers and words that are not chosen;
-    ``free``: all those that nothing else gives."""
+    rule leaves open are opaque too, any integers within assumed bounds. ``lenient``: whether it leaves policies out.
+    ``fixed``: numbers and words that are not chosen; ``free``: all those that nothing else gives."""
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class Attempt(Scope, Bindings):
         number: int,
         loose: bool = True,
         opaque: bool = False,
+        lenient: bool = False,
         fixed: Mapping[str, Value] = MappingProxyType({}),
     ) -> None:
         self.schema, self.case, self.number = schema, case, number
@@ -62,7 +63,8 @@ class Attempt(Scope, Bindings):
         Bindings.__init__(self, world.env)
         self.opaque = opaque
         self.loose = loose and number % 4 == 3
-        self.world.context.machine = ("sm80", "sm90", "cpu")[number % 3]
+        self.world.context.lenient = lenient
+        self.world.context.machine = case.machine or ("sm80", "sm90", "cpu")[number % 3]
         self.fixed, self.free = fixed, dict[str, Value]()
         self.later: list[tuple[Value, Value]] = []
         self.shapes: dict[str, tuple[int, ...]] = {}
@@ -95,7 +97,7 @@ class Attempt(Scope, Bindings):
             names = [name for name in names if name not in self.env]
             if not names:
                 break
-            name = next_of(self.schema, self.case, names, self.env, self.opaque)
+            name = next_of(self.schema, self.case, names, self.env)
             sort = self.case.sorts[name]
             if name in self.fixed:
                 self.env[name] = self.fixed[name]
@@ -207,7 +209,7 @@ class Attempt(Scope, Bindings):
                 found = value_of(
                     self.world, str(self.get(step.args[0])), tuple(map(self.get, step.args[1:-1]))
                 )
-                if found is None and step.args[0] == Lit("tail") and not self.opaque:
+                if found is None and step.args[0] == Lit("tail"):
                     found = self.rng.choice(tails(self.world, self.get(step.args[1])))
                 if found is not None:
                     self.bind(step.args[-1], found)

@@ -11,8 +11,8 @@ from .primitives import Fails
 from .prove import prove
 from .steps import KNOWN
 from .term import Term, Value, show
-from .verdict import CLASSES
-from .world import World, wrong_fact
+from .verdict import CLASSES, Note
+from .world import World, departs, wrong_fact
 
 
 @dataclass
@@ -22,6 +22,10 @@ class Tally:
     klass: str = ""
     methods: set[str] = field(default_factory=set)
     instances: int = 0
+    departures: list[tuple[str, str]] = field(default_factory=list)
+    """Of the instance at hand: words, and why what is said with them is not what the built-in rules say."""
+    notes: dict[str, tuple[int, Note]] = field(default_factory=dict)
+    """By word, with the size of the instance."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +84,14 @@ def _action(action: Call, world: World, env: dict[str, Value], klass: str, tally
                 raise Fails("(set …) takes a function and a value")
             args = tuple(world.instance(each, env) for each in call.args)
             value = world.instance(action.args[1], env)
-            _judge(claimed(world, call.head, args, value, klass), klass, str(action), tally)
+            _judge(claimed(world, call.head, args, value, klass), klass, str(action), tally, call.head)
         case "subsume" | "delete":
             call = action.args[0]
             if isinstance(call, Call) and call.head in schema.constructors:
                 world.instance(call, env)
         case head if head in schema.relations:
             args = tuple(world.instance(each, env) for each in action.args)
-            _judge(claimed(world, head, args, None, klass), klass, str(action), tally)
+            _judge(claimed(world, head, args, None, klass), klass, str(action), tally, head)
         case _:
             term = world.instance(action, env)
             if isinstance(term, Term) and term.head == "Out":
@@ -117,14 +121,18 @@ def claimed(world: World, word: str, args: tuple[Value, ...], value: Value | Non
         claim = Outcome(
             "" if true else "EXACT", frozenset(["facts"]), f"of {call}", true, f"it is {show(value)}"
         )
-        return replace(claim, klass="FACT") if not true else claim
+        if true:
+            return claim
+        return replace(claim, klass="FACT", departs=departs(world, word, args, value))
     if word not in world.schema.meanings:
         return Outcome("FACT", frozenset(["unfolded"]))
     return prove(world, word, args, value, klass)
 
 
-def _judge(outcome: Outcome, klass: str, claim: str, tally: Tally) -> None:
+def _judge(outcome: Outcome, klass: str, claim: str, tally: Tally, word: str = "") -> None:
     """Keeps the outcome of a claim, or raises Wrong where it holds in a weaker class than declared, or in none."""
+    if outcome.klass and outcome.departs:
+        tally.departures.append((word, outcome.departs))
     if outcome.klass == "FACT":
         tally.methods |= outcome.method
         return

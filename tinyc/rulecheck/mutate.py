@@ -1,4 +1,5 @@
-"""Rules with one mistake in them, to try the checker: it must call every one unsound, or the mutant equivalent.
+"""Rules with one mistake in them, to try the checker: it must call every one unsound, or note that it departs from a policy,
+or the mutant is equivalent.
 
 Mutation follows the errors that people make in rules: an operand swapped or dropped, another operator, a guard
 forgotten, a number off by one, a comparison that includes its border.
@@ -20,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .narrow import defined, only_narrows
-from .parse import Call, Lit, Pattern, Rule, Schema, Var, variables
+from .parse import Call, Lit, Meaning, Pattern, Rule, Schema, Var, variables
 
 OPERATORS = {
     "SUM": "MAX", "MAX": "MIN", "MIN": "MAX", "PROD": "SUM",
@@ -134,9 +135,9 @@ def _nothing_new(changed: Rule, rule: Rule) -> bool:
 
 
 def _asserts(action: Call, schema: Schema) -> bool:
-    """Whether a claim asserts anything: a relation whose meaning is empty only asks."""
+    """Whether a claim asserts anything: a relation whose meaning is empty only says where to look."""
     meanings = schema.meanings.get(action.head, ())
-    return not meanings or any(each.facts or each.definition is not None for each in meanings)
+    return not meanings or any(each != Meaning(each.args, each.value) for each in meanings)
 
 
 def sorts_of(rule: Rule, schema: Schema) -> dict[str, str]:

@@ -32,15 +32,11 @@ class Place:
     after: int
 
 
-def next_of(
-    schema: Schema, case: Case, names: Sequence[str], bound: Container[str], opaque: bool = False
-) -> str:
-    """What nothing else gives, whose neighbours are there, containers before numbers. ``opaque``: whether indices are."""
-    if opaque not in case.memo:
-        # an opaque index has no parts
-        split = case.split(("primitive", "fact") if opaque else ("primitive", "fact", "predicate"))
-        case.memo[opaque] = {name: _place(schema, case, name, split) for name in case.sorts}
-    places: dict[str, Place] = case.memo[opaque]
+def next_of(schema: Schema, case: Case, names: Sequence[str], bound: Container[str]) -> str:
+    """What nothing else gives, whose neighbours are there, containers before numbers."""
+    if not case.memo:
+        case.memo.update({name: _place(schema, case, name) for name in case.sorts})
+    places: dict[str, Place] = case.memo
 
     def rank(name: str) -> tuple[tuple[int, ...], bool, int]:
         place = places[name]
@@ -49,7 +45,7 @@ def next_of(
     return max(names, key=rank)
 
 
-def _place(schema: Schema, case: Case, name: str, split: frozenset[str]) -> Place:
+def _place(schema: Schema, case: Case, name: str) -> Place:
     needs: set[Arg] = set()
     for step, position in case.uses.get(name, ()):
         if step.kind == "predicate" and step.args[0] == Lit("pack") and position > 4:
@@ -60,8 +56,8 @@ def _place(schema: Schema, case: Case, name: str, split: frozenset[str]) -> Plac
         needs.update(step.args[each] for each in PREREQUISITES.get((step.head, position), ()))
     tied = {arg for at, tensor, _ in case.reduced for arg in (at.args[1], *tensor.args[1:])}
     cyclic = name in case.cyclic and "$" not in name  # the other values of the cycle follow
-    given = name in case.produced or name in split
-    before = (Var(name) not in tied, cyclic or not given, cyclic, name not in split)
+    given = name in case.produced or name in case.split
+    before = (Var(name) not in tied, cyclic or not given, cyclic, name not in case.split)
     names = {each.name for each in needs if isinstance(each, Var)} - {name}
     tables = [step.head for step, _ in case.uses.get(name, ()) if step.kind == "relation"]
     open_ = case.sorts[name] == "i64" and all(

@@ -75,11 +75,13 @@ class Signature:
 class Meaning:
     """One alternative of what a word asserts: the ``facts`` about ``args`` (and ``value``, of a function).
 
+    ``policy``: facts that hold where the built-in rules say the word, and without which a program is as right.
     For a constructor: ``definition``, the term that it stands for."""
 
     args: tuple[Pattern, ...]
     value: Pattern | None = None
     facts: tuple[Call, ...] = ()
+    policy: tuple[Call, ...] = ()
     definition: Pattern | None = None
 
 
@@ -111,7 +113,7 @@ class Schema:
 
     def grows(self, table: str) -> bool:
         """Whether a user's file may add any row to a table: its meaning asserts nothing."""
-        return any(not each.facts for each in self.meanings.get(table, ()))
+        return any(not each.facts and not each.policy for each in self.meanings.get(table, ()))
 
     def signature(self, word: str) -> Signature | None:
         return self.constructors.get(word) or self.functions.get(word) or self.relations.get(word)
@@ -318,7 +320,9 @@ def _ground(tree: Sexp) -> int | str | bool:
 
 
 def _meaning(schema: Schema, plain: list[Sexp]) -> None:
-    usage = "a meaning is (meaning (word x …) fact …), or (meaning (= v (function x …)) fact …)"
+    usage = (
+        "a meaning is (meaning (word x …) fact … (policy fact …)), or (meaning (= v (function x …)) fact …)"
+    )
     if len(plain) < 2:
         raise Unreadable(usage)
     fresh = _count()
@@ -339,9 +343,13 @@ def _meaning(schema: Schema, plain: list[Sexp]) -> None:
             raise Unreadable("the meaning of a constructor is one term")
         found = Meaning(about.args, definition=rest[0])
     else:
-        if not all(isinstance(each, Call) for each in rest):
+        policy = [each for each in rest if isinstance(each, Call) and each.head == "policy"]
+        rest = [each for each in rest if each not in policy]
+        asked = [fact for each in policy for fact in each.args]
+        if not all(isinstance(each, Call) for each in (*rest, *asked)):
             raise Unreadable(usage)
-        found = Meaning(about.args, value, tuple(each for each in rest if isinstance(each, Call)))
+        facts, kept = (tuple(each for each in part if isinstance(each, Call)) for part in (rest, asked))
+        found = Meaning(about.args, value, facts, kept)
     schema.meanings.setdefault(about.head, []).append(found)
 
 

@@ -30,10 +30,10 @@ def cases(schema: Schema, rule: Rule) -> list[Case]:
     return expand(schema, rule.body)
 
 
-def expand(schema: Schema, facts: Sequence[Call], how: str = "meaning") -> list[Case]:
+def expand(schema: Schema, facts: Sequence[Call], how: str = "meaning", policy: bool = True) -> list[Case]:
     """The cases of some facts. ``how``: "unfold": a relation that rules derive is what they derive it from, whatever its
     meaning: fewer instances, but found where those of the meaning are too rare. "relax": relations that have a meaning
-    assert nothing: more instances than there are."""
+    assert nothing: more instances than there are. ``policy``: whether the policy of a word holds as well."""
     flat = Flat(schema, names={each: Var(each) for each in variables(facts)})
     flat.add(facts)
     found: list[Case] = []
@@ -52,7 +52,7 @@ def expand(schema: Schema, facts: Sequence[Call], how: str = "meaning") -> list[
             found += [case] if same is None else [same, case]
             continue
         level = depths.get(open_step, 0)
-        for facts_, origin in _alternatives(schema, open_step, level, how):
+        for facts_, origin in _alternatives(schema, open_step, level, how, policy):
             number += 1
             flat = Flat(schema, f"{number}'")
             flat.steps = [each for each in case.steps if each != open_step]
@@ -221,20 +221,16 @@ def _derived(rule: Rule) -> Iterator[tuple[str, Call, Pattern | None]]:
             yield done.head, done, None
 
 
-def _alternatives(schema: Schema, step: Step, level: int, how: str) -> Iterator[Alternative]:
+def _alternatives(schema: Schema, step: Step, level: int, how: str, policy: bool) -> Iterator[Alternative]:
     meanings = schema.meanings.get(step.head, ())
     derived = how == "unfold" and level < MAX_DEPTH and bool(deriving(schema, step.head))
     if meanings and step.kind == "relation" and how == "relax":
         yield (), ""
         return
     if meanings and step.kind != "term" and not derived:
+        value = None if step.out is None else _kept(step.out)
         for meaning in meanings:
-            yield (
-                tuple(
-                    told(meaning, tuple(map(_kept, step.args)), None if step.out is None else _kept(step.out))
-                ),
-                "",
-            )
+            yield tuple(told(meaning, tuple(map(_kept, step.args)), value, policy)), ""
         return
     for row in schema.facts.get(step.head, ()):
         yield (
@@ -250,8 +246,8 @@ def _alternatives(schema: Schema, step: Step, level: int, how: str) -> Iterator[
         yield (*rule.body, *equal), rule.name
 
 
-def told(meaning: Meaning, args: Sequence[Pattern], value: Pattern | None) -> list[Call]:
-    """What a meaning asserts about some arguments."""
+def told(meaning: Meaning, args: Sequence[Pattern], value: Pattern | None, policy: bool) -> list[Call]:
+    """What a meaning asserts about some arguments; with its policy, or without."""
     names: dict[str, Pattern] = {}
     facts: list[Call] = []
     pairs = list(zip(meaning.args, args, strict=True))
@@ -262,4 +258,5 @@ def told(meaning: Meaning, args: Sequence[Pattern], value: Pattern | None) -> li
             names[said.name] = given
         else:
             facts.append(Call("=", (given, said)))
-    return [found for each in (*facts, *meaning.facts) if isinstance(found := substituted(each, names), Call)]
+    asserted = (*facts, *meaning.facts, *(meaning.policy if policy else ()))
+    return [found for each in asserted if isinstance(found := substituted(each, names), Call)]

@@ -13,11 +13,11 @@ from tinyc.ir.resources import LIMITS
 from tinyc.ir.tiny import BINARY, COMPARE
 
 from .bits import Bits, specials
-from .buffers import source, windows, worth
+from .buffers import buffer, source, windows, worth
 from .context import DTYPES, LEVEL
 from .domains import Tokens
 from .primitives import Fails
-from .requests import asked_core, asked_cut, asked_fit, tail, tile
+from .requests import asked_core, asked_cut, asked_fit, contracted, operand, problem, tail, tile, tiles
 from .schedules import (
     contraction,
     core,
@@ -28,15 +28,14 @@ from .schedules import (
     hungry,
     line,
     loads,
-    operand,
     ordered,
     pack,
-    problem,
     run_of,
     runs_of,
+    share,
     slides,
     staged,
-    tiles,
+    widest_line,
 )
 from .term import Term, Value, walk
 from .world import World, number_of
@@ -150,7 +149,8 @@ def max_depth(world: World, depth: int) -> bool:
 
 PREDICATES: Mapping[str, Callable[..., bool]] = {
     "solid": lambda world, t: world.facts.solid(t),
-    "buffer": worth,
+    "buffer": buffer,
+    "worth": worth,
     "source": source,
     "windows": windows,
     "asked-cut": asked_cut,
@@ -184,8 +184,11 @@ PREDICATES: Mapping[str, Callable[..., bool]] = {
     "final": final,
     "staged": staged,
     "ordered": ordered,
+    "contracted": contracted,
+    "share": share,
     "core": core,
     "line": line,
+    "widest-line": widest_line,
     "kind": lambda world, name: name in CHOICES["kind"],
     "along": lambda world, name: name in CHOICES["along"],
     "power-of-two": lambda world, w: w > 0 and w & (w - 1) == 0,

@@ -1,4 +1,4 @@
-"""Whether a fact of a relation with a declared meaning is true of an instance."""
+"""Whether a fact of a relation with a declared meaning is true of an instance, and keeps to its policy."""
 
 from __future__ import annotations
 
@@ -17,24 +17,66 @@ from .world import World, known, wrong_fact
 
 
 def prove(world: World, word: str, args: tuple[Value, ...], value: Value | None, klass: str) -> Outcome:
-    """The class in which some alternative of the meaning holds. FACT where it asserts nothing of values."""
+    """The class in which some alternative of the meaning holds. FACT where it asserts nothing of values.
+
+    Where only its policy does not, ``departs`` of the outcome says so. An instance that does not keep to the policies of
+    what it asks for (:attr:`Context.lenient`) need not keep to others."""
+    shown = f"({' '.join([word, *map(show, args)])})"
+    whole = Outcome("")
+    if not world.context.lenient and _has_policy(world, word):
+        whole = _proven(world, word, args, value, klass, True)
+    found = whole if whole.klass else _proven(world, word, args, value, klass, False)
+    if found.klass:
+        return replace(found, departs=f"{shown}: {whole.why}" if whole.why and not whole.klass else "")
+    if not found.why:
+        return Outcome(
+            "",
+            frozenset(["facts"]),
+            f"{shown} is false",
+            f"no alternative of the meaning of {word} holds",
+            shown,
+        )
+    return replace(found, why=f"what {shown} asserts is false: {found.why}")
+
+
+def _has_policy(world: World, word: str) -> bool:
+    """Whether the meaning of a word says something of policy, itself or in the words that it uses."""
+    cache, key = world.schema.cache, ("policy", word)
+    if key not in cache:
+        cache[key] = [each.steps for each in _cases(world, word, True)] != [
+            each.steps for each in _cases(world, word, False)
+        ]
+    return bool(cache[key])
+
+
+def _cases(world: World, word: str, policy: bool) -> list[Case]:
+    """What the alternatives of a meaning ask of the arguments ``#0``, ``#1``, … and of ``#value``."""
+    cache, key = world.schema.cache, ("meaning", word, policy)
+    if key not in cache:
+        signature = world.schema.signature(word)
+        assert signature is not None
+        names = tuple(Var(f"#{k}") for k in range(len(signature.args)))
+        said = Var("#value") if signature.result else None
+        cache[key] = [
+            case
+            for each in world.schema.meanings[word]
+            for case in expand(world.schema, told(each, names, said, policy), policy=policy)
+        ]
+    found: list[Case] = cache[key]
+    return found
+
+
+def _proven(
+    world: World, word: str, args: tuple[Value, ...], value: Value | None, klass: str, policy: bool
+) -> Outcome:
+    """The first alternative that holds, or why the one that comes closest does not."""
     names = tuple(Var(f"#{k}") for k in range(len(args)))
     env: dict[str, Value] = dict(zip((each.name for each in names), args, strict=True))
     said = None if value is None else Var("#value")
     if said is not None:
         env[said.name] = value
-    shown = f"({' '.join([word, *map(show, args)])})"
-    best = Outcome(
-        "", frozenset(["facts"]), f"{shown} is false", f"no alternative of the meaning of {word} holds", shown
-    )
-    cache = world.schema.cache
-    if word not in cache:
-        cache[word] = [
-            case
-            for each in world.schema.meanings[word]
-            for case in expand(world.schema, told(each, names, said))
-        ]
-    for case in cache[word]:
+    best = Outcome("")
+    for case in _cases(world, word, policy):
         own: dict[str, Value] = {}
         clash = False
         for name, given in env.items():
@@ -48,8 +90,8 @@ def prove(world: World, word: str, args: tuple[Value, ...], value: Value | None,
         found = _Proof(world, case, own, klass).run()
         if found.klass:
             return found
-        if found.why:
-            best = replace(found, why=f"what {shown} asserts is false: {found.why}")
+        if found.method or not best.why:  # without a method it is of another form than the alternative
+            best = found
     return best
 
 

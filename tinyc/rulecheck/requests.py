@@ -1,17 +1,20 @@
-"""What rules may ask for, and where they may look. An answer is true whatever was asked, but a request that belongs to no
-problem of the instance is a mistake.
+"""What the built-in rules ask for, and where they look: the policy of the words that ask (rules/meanings.egg). An answer is
+true whatever was asked, and the candidates of a problem that no kernel is are never looked up: asking for more is sound.
 
-While an instance is made, its requests are noted (:meth:`Context.note`); what a rule then asks for must be made of them.
+While an instance is made, its requests are noted (:meth:`Context.note`); what a rule then asks for is held against them.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tinyc.egraph.encode import machine_limits
+from tinyc.ir.dtypes import DType
 from tinyc.ir.resources import LIMITS
 
+from .schedules import points_of, rows_of
 from .term import Term, Value
 
 if TYPE_CHECKING:
@@ -19,11 +22,6 @@ if TYPE_CHECKING:
 
 CORES = (64, 256)
 """Points that the rows and the columns of a packed product have at least."""
-
-
-def rows_of(world: World, table: str) -> list[tuple[Value, ...]]:
-    """The rows of a table of the hardware for the machine, without its name."""
-    return [row[1:] for row in world.rows(table) if row[0] == world.context.machine]
 
 
 def asked_cut(world: World, size: int, extent: int, unit: int) -> bool:
@@ -44,6 +42,8 @@ def _sides(world: World, problem: Term) -> Iterator[tuple[int, int, int]]:
     """Size, extent and unit of all that may be cut for a problem."""
     if problem.head == "Row":
         n, size = problem.args
+        if size <= 0:
+            return
         width = min(n & -n, machine_limits(LIMITS[world.context.machine])["access"] // size)
         for (lanes,) in rows_of(world, "warp-threads"):
             for (threads,) in rows_of(world, "block-threads"):
@@ -60,7 +60,7 @@ def _sides(world: World, problem: Term) -> Iterator[tuple[int, int, int]]:
 
 
 def tile(world: World, problem: Term, bm: int, bn: int, bk: int) -> bool:
-    """A tile that the instance has."""
+    """A tile that the instance has: nothing is asserted of it, but its sides may be asked for."""
     world.context.note("tile", (problem, bm, bn, bk))
     return True
 
@@ -88,6 +88,21 @@ def asked_core(world: World, axes: Value, least: int) -> bool:
     return (axes in sides and least in CORES) or (axes, least) in world.context.noted("core-least")
 
 
+def contracted(world: World, batch: Value, m: Value, n: Value) -> bool:
+    """The roles of a contraction."""
+    told = [row[3:] for row in world.context.noted("contraction")]
+    return not world.context.complete or (batch, m, n) in told
+
+
+def operand(world: World, x: Term, summed: Value, batch: Value) -> bool:
+    """It is a factor of a contraction over these axes."""
+    world.context.note("operand", (x, summed, batch))
+    told = world.context.noted("contraction")
+    factors = [(each, ks, bs) for a, b, ks, bs, _, _ in told for each in (a, b)]
+    factors += world.context.noted("operand")
+    return not world.context.complete or (x, summed, batch) in factors
+
+
 def tail(world: World, index: Term, rest: Term) -> bool:
     """``rest`` is what follows some of the first terms of a sum in normal form."""
     world.context.note("tail", (index, rest))
@@ -95,8 +110,6 @@ def tail(world: World, index: Term, rest: Term) -> bool:
         return True
     facts = world.facts
     (whole, const), (part, more) = facts.linear(index), facts.linear(rest)
-    if any(each in world.context.leaves for each in whole):
-        return not world.context.complete
     before = [facts.key(atom) for atom in whole if atom not in part]
     after = min(map(facts.key, part), default=None)
     return (
@@ -114,3 +127,68 @@ def tails(world: World, index: Term) -> list[Term]:
     for atom in sorted(coefs, key=facts.key, reverse=True):
         found.append(world.build("Plus", (coefs[atom], atom, found[-1])))
     return found
+
+
+# ---- problems ----
+
+
+def problem(world: World, term: Term) -> bool:
+    """What a contraction of the instance, or a loop, is to a schedule."""
+    world.context.note("problem", (term,))
+    match term.head:
+        case "Product" | "Packed":
+            told = world.context.noted("contraction")
+            made = _products if term.head == "Product" else _packed
+            found = [each for row in told for each in made(world, *row)]
+        case _:
+            fills = [each for each in world.built if each.head == "Fill" and each.args[1]]
+            found = [(each.args[1][-1], DType(each.args[0]).itemsize) for each in fills]
+    return not world.context.complete or term.args in found or (term,) in world.context.noted("problem")
+
+
+def _products(
+    world: World, a: Term, b: Term, summed: Value, batch: Value, m: Value, n: Value
+) -> Iterator[tuple[Value, ...]]:
+    noted = world.context.noted
+    for left, slid in noted("staged", a):
+        for right, slides_ in noted("staged", b):
+            for points, along in noted("ordered", batch, m, n):
+                kind = "conv" if slid or slides_ else "matmul"
+                yield (
+                    kind,
+                    points_of(batch),
+                    points_of(m),
+                    points_of(n),
+                    points_of(summed),
+                    left,
+                    right,
+                    points,
+                    along,
+                )
+
+
+def _packed(
+    world: World, a: Term, b: Term, summed: Value, batch: Value, m: Value, n: Value
+) -> Iterator[tuple[Value, ...]]:
+    noted = world.context.noted
+    whole = points_of(batch) * points_of(m) * points_of(n)
+    for _, along in noted("ordered", batch, m, n):
+        rows, columns = (n, m) if along == "m" else (m, n)
+        for (r,), (c,) in itertools.product(noted("core", rows, 64), noted("core", columns, 256)):
+            yield whole // (r * c), r, c, points_of(summed)
+
+
+def tiles(world: World, count: int, depth: int) -> bool:
+    """The result of a contraction has so many tiles of a shape of this depth, too few for the machine."""
+    world.context.note("tiles", (count, depth))
+    if not world.context.complete or (count, depth) in world.context.noted("tiles"):
+        return count > 0
+    told = world.context.noted("contraction")
+    shapes = [row for row in rows_of(world, "tile-shape") if row[2] == depth and min(row) > 0]
+    most = [int(row[0]) for row in rows_of(world, "multiprocessors")]
+    counts = {
+        points_of(batch) * -(-points_of(m) // int(bm)) * -(-points_of(n) // int(bn))
+        for _, _, _, batch, m, n in told
+        for bm, bn, _ in shapes
+    }
+    return count in counts and any(2 * count <= each for each in most)

@@ -6,16 +6,14 @@ against the notes.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tinyc.egraph.encode import machine_limits
 from tinyc.ir.dtypes import DType
 from tinyc.ir.resources import LIMITS
 
-from .requests import rows_of
 from .term import Term, Value, walk
 
 if TYPE_CHECKING:
@@ -39,23 +37,17 @@ def loads(world: World, x: Term, size: int, index: tuple[Term, ...]) -> bool:
     return any(each.args[1] == index and DType(world.facts.dtype(each)).itemsize == size for each in reads)
 
 
-def operand(world: World, x: Term, summed: Value, batch: Value) -> bool:
-    """It is a factor of a contraction over these axes."""
-    world.context.note("operand", (x, summed, batch))
-    told = world.context.noted("contraction")
-    factors = [(each, ks, bs) for a, b, ks, bs, _, _ in told for each in (a, b)]
-    factors += world.context.noted("operand")
-    return not world.context.complete or (x, summed, batch) in factors
-
-
 def staged(world: World, x: Term, summed: Value, batch: Value, size: int, window: int) -> bool:
     """Its tiles have elements of ``size`` bytes, or it has none; it is read in windows or not."""
     world.context.note("staged", (x, size, window))
     if not (size in (0, 1, 2, 4) and window in (0, 1) and (size > 0 or window == 0)):
         return False
     told = world.context.noted("loads", x)
-    tiles_ = [_tile(world, bytes_, at, summed, batch) for bytes_, at in told]
-    return not world.context.complete or (size, window) in tiles_
+    told += [(DType(world.facts.dtype(e)).itemsize, e.args[1]) for e in walk(x) if e.head == "Read"]
+    tiles = [_tile(world, bytes_, at, summed, batch) for bytes_, at in told]
+    if not tiles and not any(each.head == "?Expr" for each in walk(x)):
+        tiles = [(0, 0)]  # it is read nowhere
+    return not world.context.complete or (size, window) in tiles
 
 
 def _tile(world: World, size: int, index: tuple[Term, ...], summed: Value, batch: Value) -> tuple[int, int]:
@@ -71,9 +63,6 @@ def ordered(world: World, batch: Value, m: Value, n: Value, points: int, along: 
     world.context.note("ordered", (batch, m, n, points, along))
     if along not in roles_ or not m or not n:
         return False
-    told = [row[3:] for row in world.context.noted("contraction")]
-    if world.context.complete and (batch, m, n) not in told:
-        return False
     last = {name: max((each.args[0] for each in axes), default=-1) for name, axes in roles_.items()}
     if max(last.values()) >= 16 or any(last[name] >= last[along] for name in last if name != along):
         return False
@@ -82,16 +71,20 @@ def ordered(world: World, batch: Value, m: Value, n: Value, points: int, along: 
     return runs is not None and points > 0 and runs % points == 0
 
 
+def share(world: World, axes: Value, points: int) -> bool:
+    """A whole part of the points of some axes."""
+    return points > 0 and points_of(axes) % points == 0
+
+
 def core(world: World, axes: Value, least: int, points: int) -> bool:
     """Points that are packed together: those at the last axis without a gap, or all where these are fewer than least."""
-    world.context.note("core", (axes, least, points))
     asked = world.context.noted("core-least", axes)
     return points == core_of(world, axes, least) and (not world.context.complete or (least,) in asked)
 
 
 def core_of(world: World, axes: Value, least: int) -> int | None:
     run = run_of(axes, max((each.args[0] for each in axes), default=-1))
-    points = run if run is None or run >= least else _points(axes)
+    points = run if run is None or run >= least else points_of(axes)
     world.context.note("core", (axes, least, points))
     return points
 
@@ -125,10 +118,19 @@ def ordered_of(batch: Value, m: Value, n: Value) -> tuple[int, str] | None:
 
 
 def line(world: World, n: int, size: int, points: int, width: int) -> bool:
-    """Loops over a row. A GPU's block takes whole accesses, and no more than cover the row; a CPU takes the row, or a part."""
+    """Loops over a row that a machine can run: a GPU's block takes whole accesses, one for each thread; a CPU any points of
+    the row."""
+    limits = machine_limits(LIMITS[world.context.machine])
     if world.context.machine == "cpu":
-        parts = [part for (part,) in rows_of(world, "row-block") if 0 < part < n]
-        return width == 0 and points in (n, *parts)
+        return width == 0 and points <= n
+    whole = width > 0 and width & (width - 1) == 0 and n % width == 0 and points % width == 0
+    return whole and width * size <= limits["access"] and points // width <= limits["threads"]
+
+
+def widest_line(world: World, n: int, size: int, points: int, width: int) -> bool:
+    """A GPU's block takes the widest accesses, and no more than cover the row; a CPU takes the row, or a part of the table."""
+    if world.context.machine == "cpu":
+        return points in (n, *(part for (part,) in rows_of(world, "row-block") if 0 < part < n))
     if size <= 0 or width != min(n & -n, machine_limits(LIMITS[world.context.machine])["access"] // size):
         return False
     blocks = rows_of(world, "block-threads")
@@ -161,73 +163,14 @@ def slides(world: World, index: tuple[Term, ...], summed: Value, still: Value, c
     return int(any(each & summed and each - summed - still for each in axes))
 
 
-# ---- problems -------------------------------------------------------------------------------------------------------
+def rows_of(world: World, table: str) -> list[tuple[Value, ...]]:
+    """The rows of a table of the hardware for the machine, without its name."""
+    return [row[1:] for row in world.rows(table) if row[0] == world.context.machine]
 
 
-def problem(world: World, term: Term) -> bool:
-    """What a contraction of the instance, or a loop, is to a schedule."""
-    world.context.note("problem", (term,))
-    match term.head:
-        case "Product" | "Packed":
-            told = world.context.noted("contraction")
-            made = _products if term.head == "Product" else _packed
-            found = [each for row in told for each in made(world, *row)]
-        case _:
-            fills = [each for each in world.built if each.head == "Fill" and each.args[1]]
-            found = [(each.args[1][-1], DType(each.args[0]).itemsize) for each in fills]
-    return not world.context.complete or term.args in found or (term,) in world.context.noted("problem")
-
-
-def _points(axes: Value) -> int:
+def points_of(axes: Value) -> int:
+    """The product of the extents of some axes."""
     return math.prod(each.args[1] for each in axes)
-
-
-def _products(
-    world: World, a: Term, b: Term, summed: Value, batch: Value, m: Value, n: Value
-) -> Iterator[tuple[Value, ...]]:
-    noted = world.context.noted
-    for left, slid in noted("staged", a):
-        for right, slides_ in noted("staged", b):
-            for points, along in noted("ordered", batch, m, n):
-                kind = "conv" if slid or slides_ else "matmul"
-                yield (
-                    kind,
-                    _points(batch),
-                    _points(m),
-                    _points(n),
-                    _points(summed),
-                    left,
-                    right,
-                    points,
-                    along,
-                )
-
-
-def _packed(
-    world: World, a: Term, b: Term, summed: Value, batch: Value, m: Value, n: Value
-) -> Iterator[tuple[Value, ...]]:
-    noted = world.context.noted
-    whole = _points(batch) * _points(m) * _points(n)
-    for _, along in noted("ordered", batch, m, n):
-        rows, columns = (n, m) if along == "m" else (m, n)
-        for (r,), (c,) in itertools.product(noted("core", rows, 64), noted("core", columns, 256)):
-            yield whole // (r * c), r, c, _points(summed)
-
-
-def tiles(world: World, count: int, depth: int) -> bool:
-    """The result of a contraction has so many tiles of a shape of this depth, too few for the machine."""
-    world.context.note("tiles", (count, depth))
-    if not world.context.complete or (count, depth) in world.context.noted("tiles"):
-        return count > 0
-    told = world.context.noted("contraction")
-    shapes = [row for row in rows_of(world, "tile-shape") if row[2] == depth and min(row) > 0]
-    most = [int(row[0]) for row in rows_of(world, "multiprocessors")]
-    counts = {
-        _points(batch) * -(-_points(m) // int(bm)) * -(-_points(n) // int(bn))
-        for _, _, _, batch, m, n in told
-        for bm, bn, _ in shapes
-    }
-    return count in counts and any(2 * count <= each for each in most)
 
 
 # ---- the blocks of a CPU ----------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class Scope:
         return {each: self.rng.choice(("left", "right", "left", "right", "batch", "")) for each in order}
 
     def axes(self) -> list[Term]:
-        """The pool, and the axes of shapes that have come up."""
+        """Those that there are by now: the pool grows with the shapes that come up."""
         return self.pool
 
     def axis_of(self, extent: int, level: int = 0) -> Term:
@@ -98,7 +98,7 @@ class Scope:
         if kind < 0.45:
             return plain(self.some_axis())
         count = 1 if kind < 0.75 else rng.choice((2, 2, 3, 5 if self.level else 2))
-        coefs = (1, 2, 3, -1, -2, 4, 6) if self.level else (1, 2, -1)
+        coefs = (1, 2, 3, -1, -2, -3, 4, 6) if self.level else (1, 2, -1)
         return self.total([(rng.choice(coefs), self.atom()) for _ in range(count)], const)
 
     def within(self, size: int) -> Term:
@@ -108,7 +108,7 @@ class Scope:
         if size == 1 or kind < 0.08:
             return lit(rng.randrange(size))
         if self.level == 2 and kind > 0.93:
-            return self.long(self.axis_of(size))
+            return self.long(self.axis_of(size), size)
         if kind < 0.6 or self.level == 0:
             return plain(self.axis_of(size))
         if kind < 0.7:
@@ -120,15 +120,15 @@ class Scope:
             return self.total([(coef, atom)], rng.randint(0, size - 1 - coef * high))
         return plain(self.axis_of(size))
 
-    def long(self, atom: Term) -> Term:
-        """The value of an axis, spelled with more than 32 operations."""
+    def long(self, atom: Term, size: int) -> Term:
+        """The value of an axis of extent ``size``, as it is or turned, spelled with about 32 operations: 30 to 44."""
         index = plain(atom)
-        for _ in range(14):
+        for _ in range(self.rng.choice((10, 11, 14))):
             inner = self.world.build("IAdd", (self.world.build("IScale", (2, index)), lit(1)))
             coefs, const = self.world.facts.linear(inner)
             half = self.world.build("FloorDiv", (self.total([(c, a) for a, c in coefs.items()], const), 2))
             index = self.total([(1, half)], 0)
-        return index
+        return index if self.rng.random() < 0.5 else self.total([(-1, half)], size - 1)
 
     def binder(self) -> tuple[Term, ...]:
         rng = self.rng

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -69,7 +69,7 @@ class Case:
     sorts: Mapping[str, str]
     names: Mapping[str, Arg]
     unfolded: tuple[str, ...] = ()
-    memo: dict[bool, Any] = field(default_factory=dict, compare=False)
+    memo: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @cached_property
     def uses(self) -> Mapping[str, tuple[tuple[Step, int], ...]]:
@@ -91,6 +91,12 @@ class Case:
             for arg in step.args
             if isinstance(arg, Lit) and isinstance(arg.value, int) and 0 <= arg.value < 1 << 32
         )
+
+    @cached_property
+    def machine(self) -> str:
+        """The one machine that it is about, "" where there may be others."""
+        named = (step.args[1] for step in self.steps if step.args[:1] == (Lit("machine"),))
+        return next((str(arg.value) for arg in named if isinstance(arg, Lit)), "")
 
     @cached_property
     def produced(self) -> Mapping[str, tuple[Step, ...]]:
@@ -149,14 +155,15 @@ class Case:
             and all(isinstance(each, Var) for each in (at.args[1], *tensor.args[1:]))
         )
 
-    def split(self, kinds: Collection[str]) -> frozenset[str]:
-        """Variables that are parts of a term which a step of one of these kinds gives: they are read off that term."""
+    @cached_property
+    def split(self) -> frozenset[str]:
+        """Variables that are parts of a term which another step gives: they are read off that term."""
         return frozenset(
             name
             for name, uses in self.uses.items()
             for step, _ in uses
             if step.kind == "term" and isinstance(step.out, Var)
-            if any(each.kind in kinds for each in self.produced[step.out.name])
+            if any(each.kind in ("primitive", "fact", "predicate") for each in self.produced[step.out.name])
         )
 
 

@@ -30,6 +30,21 @@ class Counterexample:
 
 
 @dataclass(frozen=True)
+class Note:
+    """What a sound rule says otherwise than the built-in rules do: programs are as right, but other buffers, problems or
+    plans are tried. ``word``: of which policy it departs, "" where it asks for what none of the built-in rules says;
+    ``variables``: an instance at which it does; ``why``: one sentence."""
+
+    word: str
+    variables: tuple[tuple[str, str], ...]
+    why: str
+
+    def __str__(self) -> str:
+        head = f"departs from the policy of {self.word}: {self.why}" if self.word else self.why
+        return "\n".join([head, *(f"  {name} = {value}" for name, value in self.variables)])
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The verdict on one rule.
 
@@ -37,7 +52,8 @@ class Verdict:
     FACT for a rule that makes nothing equal; empty unless the rule is sound. ``verdict``: "sound", "unsound", or
     "error" (it could not be tried; never a skip). ``method``: how, see docs/rules.md: "terms", "integers", "rationals",
     "bits", "bound", "isl", "facts", "table", "unfolded", joined by "+". ``symbolic``: whether this settles all values,
-    over all shapes with extents 1 to 3, and does not only sample them. ``instances``: how many were tried.
+    over all shapes with extents 1 to 3, and does not only sample them. ``instances``: how many were tried. ``notes``: one for
+    each word of whose policy a sound rule departs.
     """
 
     rule: str
@@ -52,6 +68,7 @@ class Verdict:
     file: str
     line: int
     counterexample: Counterexample | None = None
+    notes: tuple[Note, ...] = ()
 
     @property
     def sound(self) -> bool:
@@ -62,8 +79,9 @@ class Verdict:
         head += f", measured {self.measured}" if self.measured and self.measured != self.klass else ""
         head += f"; {self.method}; {self.instances} instances]" if self.method else "]"
         if self.sound:
-            return head
-        text = str(self.counterexample) if self.counterexample else self.why
+            text = "\n".join(f"note: {each}" for each in self.notes)
+        else:
+            text = str(self.counterexample) if self.counterexample else self.why
         return "\n".join([head, *(f"    {line}" for line in text.splitlines())])
 
 
@@ -79,8 +97,9 @@ def to_json(verdicts: Sequence[Verdict]) -> str:
 
 
 def to_text(verdicts: Sequence[Verdict], all_rules: bool = False) -> str:
-    """The unsound and untried rules (all of them with ``all_rules``) and a last line with the counts."""
-    shown = [str(each) for each in verdicts if all_rules or not each.sound]
+    """The unsound and untried rules, and those with a note (all of them with ``all_rules``), and a last line with the
+    counts."""
+    shown = [str(each) for each in verdicts if all_rules or not each.sound or each.notes]
     bad = sum(not each.sound for each in verdicts)
     symbolic = sum(each.symbolic for each in verdicts)
     shown.append(f"{len(verdicts)} rules: {len(verdicts) - bad} sound ({symbolic} symbolic), {bad} not")

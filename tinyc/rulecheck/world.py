@@ -228,12 +228,19 @@ def wrong_fact(world: World, name: str, args: tuple[Value, ...], value: Value) -
         case "buffer-taps":
             (t,) = args
             taps = facts.taps(t)
-            if value == 0 or (value == taps and worth(world, t)):
+            if value == 0 or (value == taps and facts.shape(t) is not None):
                 return ""
             return f"it is 0, or {taps} where it may be a buffer"
         case _:
             true = known(facts, name, args)
             return "" if value == true else f"it is {_shown(true)}"
+
+
+def departs(world: World, name: str, args: tuple[Value, ...], value: Value) -> str:
+    """Why a fact that is true is not one that the built-in rules say; "" where it is."""
+    if name == "buffer-taps" and value != 0 and not world.context.lenient and not worth(world, args[0]):
+        return f"{_shown(args[0])} is not worth a buffer"
+    return ""
 
 
 def _axes(axes: frozenset[Term]) -> str:
