@@ -88,11 +88,11 @@ def columns(
     rest = float("inf")
     candidates: list[tuple[float, _Search, Way, Label, Held]] = []
     count = 0
-    written = Work(bytes_written=scope.problem.bytes(buffer))
+    written = Work(bytes_written=scope.written.get(buffer.cls, scope.problem.bytes(buffer)))
     for way in {way.root: way for way in reversed(buffer.ways)}.values():
         root: Key = (way.root, False)
         for case in scope.cases(root) if root in scope.position else ():
-            size = scope.problem.element(buffer)
+            size = 0 if buffer.cls in scope.written else scope.problem.element(buffer)
             search = _Search(scope, case, most, written, root, buffer.cls, limit, way.shape, size)
             search.run(root, labels)
             count += search.count
@@ -159,7 +159,7 @@ class _Search:
         ``size``: that it has then, and the bytes of an element."""
         self.scope, self.case, self.root, self.most, self.filled = scope, case, root, most, filled
         self.size, self.own = size, scope.bits[filled] if filled else 0
-        self.value: Key | None = None
+        self.free: frozenset[Key] = frozenset()
         self.beside, self.limit = beside, limit
         self.amounts = tuple(float(getattr(beside, field)) for field in FIELDS)
         self.limits: dict[int, float] = {}
@@ -192,7 +192,8 @@ class _Search:
 
     def run(self, root: Key, most: int) -> None:
         if not self.filled:
-            self.value = root  # its own work is counted where it is used, as that of INSIDE
+            # its own work is counted where it is used, as that of INSIDE, and so is inside_once
+            self.free = self.scope.grouped(root)
         zero = (0.0,) * len(self.scope.fields)
         start = State(((self.scope.position[root], frozenset([()])),), (), frozenset())
         self._push(
@@ -247,14 +248,14 @@ class _Search:
             if held is None:
                 continue
             work, marks = scope.work(position, number, self.case)
-            if key == self.value:
+            if key in self.free:
                 work = (0.0,) * len(work)
             after = self._after(state, rest, position, number, contexts, held | marks)
             if after is None:
                 continue
             times = len(contexts)
             reads = scope.reads(key, item)
-            more = times * scope.seconds(position, number, self.case) if key != self.value else 0.0
+            more = times * scope.seconds(position, number, self.case) if key not in self.free else 0.0
             shunned = scope.at_hand[self.case][position][number] if key != self.root else 0
             for label in labels:
                 if label.reads & shunned or label.shunned & reads:
@@ -340,7 +341,9 @@ class _Search:
             return float("inf") if kernel is None else kernel.seconds
         schedules = (what for _, what in held if isinstance(what, Schedule))
         read = Work(bytes_read=self.scope.bytes(label.reads), schedule=next(schedules, None))
-        work = self.beside + self.scope.whole(label.work) + read
+        once = self.scope.once(label.reads, self.case.how)
+        amounts = label.work if once is None else tuple(map(float.__add__, label.work, once))
+        work = self.beside + self.scope.whole(amounts) + read
         if all(item.head in COPYING and item is not INSIDE for item in items.values()):
             work = as_copy(work)
         return problem.model.kernel(problem.spread(work, way.shape, items, self.size))
@@ -398,6 +401,9 @@ class _Search:
             known = [what for _, what in held if isinstance(what, Schedule)]
             schedules = known if len(known) == 1 else (None,)
         amounts = tuple(map(float.__add__, label.work, ahead.work))
+        once = scope.once(label.reads | ahead.reads, self.case.how)
+        if once is not None:
+            amounts = tuple(map(float.__add__, amounts, once))
         ways = [scope.whole(amounts, self.amounts, read, schedule) for schedule in schedules]
         if ways[0].strided_bytes:
             ways += [as_copy(way) for way in ways]

@@ -56,7 +56,7 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
         best = guide
     at, loosely = cuts(problem, guide) if large else [], large
     while True:
-        division, at = parts(problem, at)
+        division, at = parts(problem, at, loosely)
         answers = [answered(problem, part, known, meter, loosely) for part in division]
         least, kernels = _together(problem, answers)
         bound = max(bound, least)

@@ -1,17 +1,18 @@
 """Buffers that are as good as one: a value that is used for one other alone, and that other. h W, and x + h W.
 
 Which of the two is stored changes little, but a choice that stores h W reads it and x wherever it needs the sum, and that of
-each layer before. A program is cut where the sum is stored (``cuts.py``).
+each layer before. A program is cut where the sum is stored (``cuts.py``); whether it
+is this or that makes no difference to a bound (``scope.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
-from ..choice import Choice
-from ..problem import Problem
+from ..choice import Choice, Key
+from ..problem import Option, Problem
 from ..relaxation import Pass
-from ..view import Way
+from ..view import Item, Way
 
 ELEMENTWISE = frozenset({"Unary", "Binary", "Select", "Cast"})
 
@@ -74,6 +75,71 @@ def regular(problem: Problem, choice: Choice) -> Choice:
     if not old:
         return choice
     return Pass(problem, filled - old | new, old - new).solve() or choice
+
+
+def lifted(
+    problem: Problem, items: Mapping[Key, Item], root: Key, top: Key, names: Container[str]
+) -> dict[Key, Item] | None:
+    """A kernel of ``items`` that computes ``root``, with what leads from there up to ``top``. Other operands are read from the
+    buffers ``names`` or from inputs; None where that cannot be."""
+    path = _path(problem, top, root)
+    if path is None:
+        return None
+    found = dict(items)
+    for key, option in path:
+        found[key] = option.item
+    stack = [child for _, option in path for child in option.children if child != root and child not in found]
+    while stack:
+        key = stack.pop()
+        at_hand = next((each for each in problem.options[key] if _at_hand(problem, each, names)), None)
+        if at_hand is None:
+            return None
+        found[key] = at_hand.item
+    return found
+
+
+STEPS = 8
+"""Between two mates at most."""
+
+
+def _path(problem: Problem, top: Key, root: Key) -> list[tuple[Key, Option]] | None:
+    """The elementwise steps from ``top`` down to ``root``."""
+    paths: dict[Key, list[tuple[Key, Option]]] = {top: []}
+    for _ in range(STEPS):
+        if root in paths:
+            return paths[root]
+        further: dict[Key, list[tuple[Key, Option]]] = {}
+        for end, path in paths.items():
+            for option in problem.options.get(end, ()):
+                for child in option.children if option.item.head in ELEMENTWISE else ():
+                    further.setdefault(child, [*path, (end, option)])
+        paths = further
+    return paths.get(root)
+
+
+def _at_hand(problem: Problem, option: Option, names: Container[str]) -> bool:
+    """Whether a value is read from a buffer of ``names`` or an input, or made of nothing."""
+    if option.item.head == "Read":
+        name = str(option.item.payload[0])
+        return name in names or problem.view.buffers[name].arg is not None
+    return not option.children
+
+
+def group(
+    problem: Problem, mate: Mapping[str, str], made: str, buffers: Container[str], given: Container[str]
+) -> tuple[str, ...]:
+    """The buffers that are as good as ``made`` for those who read it, and it, the first of them first. To store it instead of
+    another takes what is ``given`` beside."""
+    before = {other: name for name, other in mate.items() if name in buffers}
+    found = [made]
+    ways = problem.view.buffers[made].ways
+    while (name := before.get(found[0])) is not None and name not in found:
+        roots = [(way.root, False) for way in problem.view.buffers[name].ways]
+        tops = [(way.root, False) for way in ways]
+        if not any(lifted(problem, {}, root, top, given) is not None for root in roots for top in tops):
+            break
+        found.insert(0, name)
+    return tuple(found)
 
 
 def squeezed(way: Way) -> tuple[int, ...]:

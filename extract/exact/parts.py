@@ -9,17 +9,18 @@ the parts add up to no more than those of any program. Equal layers are equal pa
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import get_args
 
-from ..choice import How, Key
+from ..choice import How, Key, outside
 from ..cost.model import Work
 from ..problem import Option, Problem
 from ..view import Item
 from .cuts import Cut
+from .mates import group, mates
 
-FIELDS = tuple(field.name for field in fields(Work) if field.name != "schedule")
+FIELDS = tuple(each.name for each in fields(Work) if each.name != "schedule")
 """What adds up in a Work."""
 
 HOWS: tuple[How, ...] = get_args(How)
@@ -44,6 +45,9 @@ class Part:
         prices: what each buffer of ``given`` is charged here. Of what is charged the part before must fill the buffer, even
             where it need not; so it cannot save what a later part then would have to pay for.
         inside_bytes, inside_reads: what a kernel reads at least that computes one of these values.
+        inside_once: what such a kernel does at least beside, once, however many of them it computes: for those at the kernel's
+            output axes, and for those within reductions.
+        groups: of each of ``made``, the buffers that are as good as it (``mates.py``), where there are any.
     """
 
     given: tuple[str, ...]
@@ -54,6 +58,8 @@ class Part:
     inside: Mapping[Key, Mapping[How, Work]]
     inside_bytes: int = 0
     inside_reads: frozenset[Key] = frozenset()
+    inside_once: Mapping[tuple[How, bool], Work] = field(default_factory=dict)
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     prices: tuple[float, ...] = ()
     charges: tuple[float, ...] = ()
 
@@ -64,6 +70,7 @@ class _Program:
     def __init__(self, problem: Problem, cuts: Sequence[tuple[str, ...]] = ()) -> None:
         self.problem, self.view = problem, problem.view
         self.given = frozenset(name for cut in cuts for name in cut)
+        self.groups: dict[str, tuple[str, ...]] = {}  # of what is made by the parts so far
         self.values: dict[str, list[Key]] = {}  # by what they are, wherever they are needed
         for key in problem.order:
             if not key[1]:
@@ -91,17 +98,50 @@ class _Program:
             0.0 if buffer.arg is not None or buffer.cls in self.given else float(self.problem.bytes(buffer))
         )
 
-    def inside(self, given: Sequence[str]) -> tuple[int, frozenset[Key]]:
-        """What a kernel reads at least that computes one of these values itself, and the values of which that can be
-        said. The others may be made of the same."""
+    def inside(self, given: Sequence[str]) -> tuple[int, frozenset[Key], Mapping[tuple[How, bool], Work]]:
+        """What a kernel reads at least that computes one of these values itself, the values of which that can be
+        said, and what it does at least beside the last step. The others may be made of the same."""
         amounts: dict[str, float] = {}
+        kinds = list(itertools.product(HOWS, (True, False)))
+        once = {
+            name: {kind: self.beneath(self.groups[name], *kind) for kind in kinds}
+            for name in given
+            if name in self.groups
+        }
         for name in given:
             places = (self.problem.options[key] for key in self.places(name))
             others = (option for options in places for option in options if option.item.head != "Read")
             amounts[name] = min(map(self.needed, others), default=0.0)
-        reading = [name for name, amount in amounts.items() if amount]
+        reading = [name for name, amount in amounts.items() if amount or name in once]
         keys = frozenset(key for name in reading for key in self.places(name))
-        return int(min((amounts[name] for name in reading), default=0)), keys
+        works = {kind: _fields(min, [once[name][kind] for name in reading]) for kind in kinds}
+        known = bool(reading) and once.keys() >= set(reading)
+        return int(min((amounts[name] for name in reading), default=0)), keys, works if known else {}
+
+    def beneath(self, names: Sequence[str], how: How, outer: bool) -> Work:
+        """What a kernel does at least for a value of the last of ``names`` beside its last step, if it reads none of them.
+        ``outer``: at the kernel's output axes, or within reductions."""
+        origins = frozenset(self.origins(names))
+        ways = [
+            self._operands(option, origins, how)
+            for key in self.places(names[-1])
+            if outside(self.view.free[key[0]]) == outer
+            for option in self.problem.options[key]
+            if option.item.head != "Read"
+        ]
+        return _fields(min, ways)
+
+    def _operands(self, option: Option, origins: frozenset[str], how: How) -> Work:
+        inner = [child for child in option.children if self.view.origin(child[0]) in origins]
+        return _fields(max, [self._value(child, origins, how) for child in inner])
+
+    def _value(self, key: Key, origins: frozenset[str], how: How) -> Work:
+        ways = [
+            self.problem.work(key, option.item, how) + self._operands(option, origins, how)
+            for option in self.problem.options.get(key, ())
+            if option.item.head != "Read"
+        ]
+        return _fields(min, ways)
 
 
 def whole(problem: Problem) -> Part:
@@ -109,7 +149,7 @@ def whole(problem: Problem) -> Part:
     return _walk(_Program(problem), (), tuple(dict.fromkeys(problem.view.graph.outputs)), ())
 
 
-def parts(problem: Problem, at: Sequence[Cut]) -> tuple[list[Part], list[Cut]]:
+def parts(problem: Problem, at: Sequence[Cut], loosely: bool = False) -> tuple[list[Part], list[Cut]]:
     """The program, first things first, in parts between the cuts ``at``, and those of them that could be used: cut ``n`` is
     between the parts n and n + 1."""
     outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
@@ -117,7 +157,10 @@ def parts(problem: Problem, at: Sequence[Cut]) -> tuple[list[Part], list[Cut]]:
     while True:
         program = _Program(problem, [cut.names for cut in at])
         ends = [Cut((), ()), *at, Cut(outputs, (0.0,) * len(outputs))]
-        found = [_between(program, before, after, outputs) for before, after in itertools.pairwise(ends)]
+        mate = mates(problem) if loosely else {}
+        found = [
+            _between(program, before, after, outputs, mate) for before, after in itertools.pairwise(ends)
+        ]
         bad = _bad(program, found)
         if not bad:
             return found, at
@@ -137,10 +180,19 @@ def _bad(program: _Program, found: Sequence[Part]) -> set[int]:
     return bad
 
 
-def _between(program: _Program, before: Cut, after: Cut, outputs: tuple[str, ...]) -> Part:
+def _between(
+    program: _Program, before: Cut, after: Cut, outputs: tuple[str, ...], mate: Mapping[str, str]
+) -> Part:
     valued = () if after.names == outputs else after.names
     part = _walk(program, before.names, after.names, valued)
-    return replace(part, prices=before.prices, charges=after.prices)
+    groups = {
+        name: group(program.problem, mate, name, part.buffers, part.given)
+        for name in valued
+        if name in part.buffers and name not in outputs
+    }
+    groups = {name: names for name, names in groups.items() if len(names) > 1}
+    program.groups |= groups
+    return replace(part, prices=before.prices, charges=after.prices, groups=groups)
 
 
 # ---- what a part is made of ---------------------------------------------------------------------------------------------
@@ -178,16 +230,29 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
             stack += option.children
             if option.item.head == "Read" and option.item is not INSIDE:
                 waiting.append(str(option.item.payload[0]))
-    amount, reads = program.inside(given) if inside else (0, frozenset())
+    amount, reads, once = program.inside(given) if inside else (0, frozenset[Key](), {})
     return Part(
-        tuple(given), tuple(made), options, targets, tuple(buffers), inside, amount, reads & inside.keys()
+        tuple(given),
+        tuple(made),
+        options,
+        targets,
+        tuple(buffers),
+        inside,
+        amount,
+        reads & inside.keys(),
+        once,
     )
 
 
 def _least(problem: Problem, key: Key, options: Sequence[Option], how: How) -> Work:
     """No more, of any work, than each of the options does."""
-    works = [problem.work(key, option.item, how) for option in options]
-    return Work(**{field: min(getattr(work, field) for work in works) for field in FIELDS})
+    return _fields(min, [problem.work(key, option.item, how) for option in options])
+
+
+def _fields(choose: Callable[[Iterable[float]], float], works: Sequence[Work]) -> Work:
+    """Of each field the least or most of any of these."""
+    make: Callable[..., Work] = Work
+    return make(*(choose(getattr(work, name) for work in works) for name in FIELDS)) if works else Work()
 
 
 def _possible(program: _Program, part: Part, name: str) -> bool:
@@ -230,7 +295,16 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
     buffers: dict[str, int] = {}
     for name in (*part.given, *part.made):
         buffers.setdefault(name, len(buffers))
-    rows: list[object] = [(len(part.given), len(part.made), part.inside_bytes, part.prices, part.charges)]
+    rows: list[object] = [
+        (
+            len(part.given),
+            len(part.made),
+            part.inside_bytes,
+            tuple(part.inside_once.values()),
+            part.prices,
+            part.charges,
+        )
+    ]
     rows += [tuple(keys[key] for key in part.targets.get(name, ())) for name in part.made]
     for key, options in part.options.items():
         row: list[object] = [

@@ -111,9 +111,12 @@ class Scope:
             self.chained |= firsts(problem, chains(problem, part.options, apart))
             self.same |= self.chained
             self.same = {name: self.same.get(other, other) for name, other in self.same.items()}
+        self.written: dict[str, int] = {}
+        self.mated = self._mated()
         self.bits |= {name: self.bits[other] for name, other in self.same.items()}
         self.buffers = tuple(name for name in part.buffers if name not in self.same)
-        self.sizes: dict[int, int] = {}
+        self._outer, self._inner = (1 << len(names) + number for number in range(2))
+        self.sizes: dict[int, int] = {self._outer: 0, self._inner: 0}
         for name, bit in self.bits.items():
             size = part.inside_bytes if name == INSIDE.payload[0] else problem.bytes(buffers[name])
             self.sizes[bit] = min(size, self.sizes.get(bit, size))
@@ -139,6 +142,7 @@ class Scope:
         self.roofline = isinstance(problem.model, Roofline)
         self.dropped: set[tuple[Case, int, int]] = set()
         self.covers = Covers(self)
+        self._once: dict[tuple[How, int, int], tuple[float, ...]] = {}
         self._bytes: dict[int, int] = {}
         self._moving: dict[int, float] = {}
         self._seconds: dict[tuple[int, int, Case], float] = {}
@@ -157,6 +161,43 @@ class Scope:
                 found[name] = other
         return found
 
+    def _mated(self) -> dict[str, str]:
+        """Of what is made, the first of the buffers that are as good as it: to fill it costs the least, if no more is written for
+        it than for any of them."""
+        found: dict[str, str] = {}
+        buffers = self.problem.view.buffers
+        for made, group in self.part.groups.items():
+            first, *others = group
+            found[made] = first
+            self.same.pop(first, None)  # it is no later step of a chain
+            self.chained.pop(first, None)
+            self.same |= dict.fromkeys(others, first)
+            self.written[first] = min(self.problem.bytes(buffers[name]) for name in group)
+        return found
+
+    def grouped(self, root: Key) -> frozenset[Key]:
+        """A value of what is made, and all that only it is made of, in the buffers that are as good as its."""
+        view = self.problem.view
+        for group in self.part.groups.values():
+            origins = {view.origin(way.root) for name in group for way in view.buffers[name].ways}
+            if view.origin(root[0]) in origins:
+                return frozenset({root, *(key for key in self.order if view.origin(key[0]) in origins)})
+        return frozenset({root})
+
+    def once(self, reads: int, how: How) -> tuple[float, ...] | None:
+        """What a kernel does once that computes a value of what is given, with these reads; None where it does not."""
+        kinds = reads & self._outer, reads & self._inner
+        if not any(kinds) or not self.part.inside_once:
+            return None
+        if (how, *kinds) not in self._once:
+            works = [
+                self.part.inside_once[how, outer]
+                for outer, there in zip((True, False), kinds, strict=True)
+                if there
+            ]
+            self._once[how, *kinds] = self._amounts(sum(works, Work()))
+        return self._once[how, *kinds]
+
     @cached_property
     def fields(self) -> tuple[str, ...]:
         """The fields of Work that any value has."""
@@ -166,6 +207,7 @@ class Scope:
             for option in options
             for how in HOWS
         ]
+        works += self.part.inside_once.values()
         return tuple(name for name in FIELDS if any(getattr(work, name) for work in works))
 
     def _whole(self, key: Key, item: Item, how: How) -> Work:
@@ -327,7 +369,10 @@ class Scope:
         """The bit of the buffer that an item reads."""
         if item.head != "Read" or (item is INSIDE and key not in self.part.inside_reads):
             return 0
-        return self.bits[str(item.payload[0])]
+        bit = self.bits[str(item.payload[0])]
+        if item is INSIDE:
+            return bit | (self._outer if outside(self.problem.view.free[key[0]]) else self._inner)
+        return bit
 
     def work(self, position: int, number: int, case: Case) -> tuple[tuple[float, ...], Held]:
         """The work of an option, and what of it decides how the whole kernel runs."""

@@ -15,6 +15,7 @@ from .chains import reads
 from .columns import Column, Columns, columns, within
 from .dag import Dag, Node, components, taken
 from .ilp import Limits, solve
+from .mates import lifted
 from .parts import Part, canonical
 from .proof import Effort
 from .scope import INSIDE, Scope
@@ -193,10 +194,10 @@ def _dag(scope: Scope, found: Mapping[str, Columns], worth: Mapping[str, float])
             roots = [(way.root, False) for way in scope.problem.view.buffers[name].ways]
             nodes.append(Node(columns_.rest, (), names(scope.must(roots) & ~scope.bits[name])))
     for number, name in enumerate(part.made):
-        nodes = classes[f"made {name}"] = [Node(0.0, (), (name,))]
+        nodes = classes[f"made {name}"] = [Node(0.0, (), (scope.same.get(name, name),))]
         for key in part.targets.get(name, ()):
             if key in scope.position:
-                ways = within(scope, key, worth.get(name, float("inf")), LABELS)
+                ways = within(scope, key, worth.get(scope.same.get(name, name), float("inf")), LABELS)
                 nodes += [Node(part.charges[number] + seconds, (), names(reads)) for reads, seconds in ways]
     return Dag(classes, tuple(f"made {name}" for name in part.made))
 
@@ -217,7 +218,7 @@ def _agreed(
     filled; and what they cost. None, and infinity, where there are none such."""
     problem, part = scope.problem, scope.part
     classes: dict[str, Sequence[Node]] = {name: [Node(0.0)] for name in part.given}
-    classes |= {f"made {name}": [Node(0.0, (), (name,))] for name in part.made}
+    classes |= {f"made {name}": [Node(0.0, (), (scope.same.get(name, name),))] for name in part.made}
     ways: dict[str, list[Kernel]] = {}
     for name, columns_ in found.items():
         ways[name], nodes = [], list[Node]()
@@ -237,8 +238,9 @@ def _agreed(
     chosen: dict[int, Picked] = {}
     for number, name in enumerate(buffers):
         filled = scope.same.get(name, name) if name in read and name not in scope.chained else name
-        kernel = kernels.get(filled)
-        if kernel is not None:  # a buffer that is filled as another is has kernels of its own
+        kernel = kernels.get(scope.mated.get(name, filled))
+        # a buffer that is filled as another is has kernels of its own
+        if kernel is not None and (kernel.buffer.cls == name or name not in kernels):
             roots = [way.root for way in problem.view.buffers[name].ways]
             picked = tuple((place[key], _option(problem, key, item)) for key, item in kernel.items.items())
             chosen[number] = roots.index(kernel.way.root), picked
@@ -246,7 +248,8 @@ def _agreed(
 
 
 def _kernel(scope: Scope, name: str, column: Column) -> Kernel | None:
-    """A kernel as it is where all that is given is there: it is read. None where that cannot be."""
+    """A kernel as it is where all that is given is there: it is read. What is made is stored in the buffer that it is made in,
+    and not in one that is as good. None where that cannot be."""
     problem, part = scope.problem, scope.part
     items = column.label.items()
     for key, item in list(items.items()):
@@ -255,7 +258,14 @@ def _kernel(scope: Scope, name: str, column: Column) -> Kernel | None:
             if read is None:
                 return None
             items[key] = read
-    return priced(problem, problem.view.buffers[name], column.way, items)
+    made = next((each for each, first in scope.mated.items() if first == name), name)
+    if made == name:
+        return priced(problem, problem.view.buffers[name], column.way, items)
+    for way in problem.view.buffers[made].ways:
+        above = lifted(problem, items, (column.way.root, False), (way.root, False), frozenset(part.given))
+        if above is not None:
+            return priced(problem, problem.view.buffers[made], way, above)
+    return None
 
 
 def _read(problem: Problem, part: Part, key: Key) -> Item | None:
