@@ -45,8 +45,8 @@ class Part:
         prices: what each buffer of ``given`` is charged here. Of what is charged the part before must fill the buffer, even
             where it need not; so it cannot save what a later part then would have to pay for.
         inside_bytes, inside_reads: what a kernel reads at least that computes one of these values.
-        inside_once: what such a kernel does at least beside, once, however many of them it computes: for those at the kernel's
-            output axes, and for those within reductions.
+        inside_once, inside_known: what a kernel does at least beside, once, that computes any of these values: for those at the
+            kernel's output axes, and for those within reductions.
         groups: of each of ``made``, the buffers that are as good as it (``mates.py``), where there are any.
     """
 
@@ -59,6 +59,7 @@ class Part:
     inside_bytes: int = 0
     inside_reads: frozenset[Key] = frozenset()
     inside_once: Mapping[tuple[How, bool], Work] = field(default_factory=dict)
+    inside_known: frozenset[Key] = frozenset()
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     prices: tuple[float, ...] = ()
     charges: tuple[float, ...] = ()
@@ -98,25 +99,27 @@ class _Program:
             0.0 if buffer.arg is not None or buffer.cls in self.given else float(self.problem.bytes(buffer))
         )
 
-    def inside(self, given: Sequence[str]) -> tuple[int, frozenset[Key], Mapping[tuple[How, bool], Work]]:
-        """What a kernel reads at least that computes one of these values itself, the values of which that can be
-        said, and what it does at least beside the last step. The others may be made of the same."""
+    def inside(self, given: Sequence[str]) -> tuple[int, frozenset[Key]]:
+        """What a kernel reads at least that computes one of these values itself, and the values of which that can be
+        said. The others may be made of the same."""
         amounts: dict[str, float] = {}
-        kinds = list(itertools.product(HOWS, (True, False)))
-        once = {
-            name: {kind: self.beneath(self.groups[name], *kind) for kind in kinds}
-            for name in given
-            if name in self.groups
-        }
         for name in given:
             places = (self.problem.options[key] for key in self.places(name))
             others = (option for options in places for option in options if option.item.head != "Read")
             amounts[name] = min(map(self.needed, others), default=0.0)
-        reading = [name for name, amount in amounts.items() if amount or name in once]
+        reading = [name for name, amount in amounts.items() if amount]
         keys = frozenset(key for name in reading for key in self.places(name))
-        works = {kind: _fields(min, [once[name][kind] for name in reading]) for kind in kinds}
-        known = bool(reading) and once.keys() >= set(reading)
-        return int(min((amounts[name] for name in reading), default=0)), keys, works if known else {}
+        return int(min((amounts[name] for name in reading), default=0)), keys
+
+    def once(self, given: Sequence[str]) -> tuple[Mapping[tuple[How, bool], Work], frozenset[Key]]:
+        """What a kernel does at least beside the last step that computes one of these values itself, and the values of which that
+        is known: by how it runs, at the kernel's output axes or within reductions."""
+        known = [name for name in given if name in self.groups]
+        works = {
+            (how, outer): _fields(min, [self.beneath(self.groups[name], how, outer) for name in known])
+            for how, outer in itertools.product(HOWS, (True, False))
+        }
+        return works, frozenset(key for name in known for key in self.places(name))
 
     def beneath(self, names: Sequence[str], how: How, outer: bool) -> Work:
         """What a kernel does at least for a value of the last of ``names`` beside its last step, if it reads none of them.
@@ -230,7 +233,8 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
             stack += option.children
             if option.item.head == "Read" and option.item is not INSIDE:
                 waiting.append(str(option.item.payload[0]))
-    amount, reads, once = program.inside(given) if inside else (0, frozenset[Key](), {})
+    amount, reads = program.inside(given) if inside else (0, frozenset[Key]())
+    once, known = program.once(given) if inside else ({}, frozenset[Key]())
     return Part(
         tuple(given),
         tuple(made),
@@ -241,6 +245,7 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
         amount,
         reads & inside.keys(),
         once,
+        known & inside.keys(),
     )
 
 
@@ -313,6 +318,7 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
             key[0] in problem.stored,
             tuple(part.inside.get(key, {}).values()),
             key in part.inside_reads,
+            key in part.inside_known,
         ]
         for option in options:
             item = option.item

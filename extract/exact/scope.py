@@ -187,7 +187,7 @@ class Scope:
     def once(self, reads: int, how: How) -> tuple[float, ...] | None:
         """What a kernel does once that computes a value of what is given, with these reads; None where it does not."""
         kinds = reads & self._outer, reads & self._inner
-        if not any(kinds) or not self.part.inside_once:
+        if not any(kinds):
             return None
         if (how, *kinds) not in self._once:
             works = [
@@ -207,7 +207,7 @@ class Scope:
             for option in options
             for how in HOWS
         ]
-        works += self.part.inside_once.values()
+        works += self.part.inside_once.values() if self.part.inside_known else ()
         return tuple(name for name in FIELDS if any(getattr(work, name) for work in works))
 
     def _whole(self, key: Key, item: Item, how: How) -> Work:
@@ -367,12 +367,13 @@ class Scope:
 
     def reads(self, key: Key, item: Item) -> int:
         """The bit of the buffer that an item reads."""
-        if item.head != "Read" or (item is INSIDE and key not in self.part.inside_reads):
+        if item.head != "Read":
             return 0
         bit = self.bits[str(item.payload[0])]
-        if item is INSIDE:
-            return bit | (self._outer if outside(self.problem.view.free[key[0]]) else self._inner)
-        return bit
+        if item is not INSIDE:
+            return bit
+        once = self._outer if outside(self.problem.view.free[key[0]]) else self._inner
+        return (bit if key in self.part.inside_reads else 0) | (once if key in self.part.inside_known else 0)
 
     def work(self, position: int, number: int, case: Case) -> tuple[tuple[float, ...], Held]:
         """The work of an option, and what of it decides how the whole kernel runs."""
