@@ -13,7 +13,7 @@ from tinyc.ir.resources import WARP
 
 from .choice import How, Key, Row, along, as_copy, children_of, item_work, outside, tileable
 from .cost.model import CostModel, Work, points, weight
-from .cost.schedule import Schedule
+from .cost.schedule import Schedule, two_passes
 from .tiling import Tiling
 from .view import LEVEL, Buffer, Item, View, Way, axis_extent, axis_id
 
@@ -74,6 +74,14 @@ class Problem:
         """The same, with ``classes`` only ever read from their buffers, except where those are filled."""
         other = copy.copy(self)
         other.stored = classes
+        return other
+
+    def without_rows(self) -> Problem:
+        """The same on a machine that keeps no rows of a contraction."""
+        other = copy.copy(self)
+        other.rows = False
+        for name in ("row", "covered", "_whole"):  # what follows from it
+            other.__dict__.pop(name, None)
         return other
 
     def barring(self, classes: frozenset[str]) -> Problem:
@@ -174,7 +182,8 @@ class Problem:
 
     @cached_property
     def row(self) -> Row | None:
-        """What the machine keeps of a contraction. A GPU keeps what a block computes: rows of the result that its tile covers."""
+        """What the machine keeps of a contraction. A GPU keeps what a block computes: rows of the result, of which it computes
+        all tiles."""
         if not self.rows or self.tiling is None:
             return along if self.rows else None
         return lambda base, other: (
@@ -183,7 +192,7 @@ class Problem:
 
     @cached_property
     def _whole(self) -> frozenset[Item]:
-        """The contractions that some tile computes whole rows of."""
+        """The contractions that blocks compute whole rows of."""
         pairs = (
             (key, option.item)
             for key, options in self.options.items()
@@ -207,13 +216,13 @@ class Problem:
         if self.tiling is None:
             return None
         if (item, whole) not in self.schedules:
-            columns = math.prod(map(axis_extent, item.payload[3])) if whole else 0  # type: ignore[call-overload]
+            columns = math.prod(map(axis_extent, item.payload[3])) if whole else 1  # type: ignore[call-overload]
             work = item_work(self.view, key[0], item) + self._loaded(item)
-            pairs = (
-                (self.model.kernel(replace(work, schedule=each)), each)
+            schedules = (
+                two_passes(each, -(-columns // each.tile[1]) if each.tile else 1)
                 for each in self.tiling.schedules(item)
-                if each.tile is not None and each.tile[1] >= columns
             )
+            pairs = ((self.model.kernel(replace(work, schedule=each)), each) for each in schedules)
             self.schedules[item, whole] = min(pairs, key=lambda pair: pair[0], default=(0.0, None))[1]
         return self.schedules[item, whole]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from tinyc.ir.plan import Plan
 from tinyc.ir.region import Region
 from tinyc.ir.resources import THREADS, Limits, element_bytes, resources, smem_bytes
+from tinyc.ir.rows import kept_rows
 from tinyc.ir.schedule_names import Scope
 from tinyc.ir.streams import walk_of
 
@@ -153,7 +154,7 @@ def schedule_of(region: Region, plan: Plan, limits: Limits) -> Schedule | None:
     batch = scope.extent("b") if scope.contraction.batch else 1
     blocks, steps = counts[0] * counts[1] * batch, counts[2]
     async_ = plan.async_
-    return Schedule(
+    found = Schedule(
         algo=dict(plan.algo_choice).get("conv") or dict(plan.algo_choice).get("matmul") or "implicit_gemm",
         blocks=blocks,
         threads=taken.threads,
@@ -170,4 +171,20 @@ def schedule_of(region: Region, plan: Plan, limits: Limits) -> Schedule | None:
         gathered=float(blocks * steps * gathered(plan.tile, [_shifted(scope, side) for side in (0, 1)])),
         tile=plan.tile,
         warp_tile=plan.warp_tile,
+    )
+    return two_passes(found, counts[1]) if kept_rows(region, scope.contraction) else found
+
+
+def two_passes(schedule: Schedule, tiles: int) -> Schedule:
+    """``schedule`` where rows of ``tiles`` tiles are reduced: a block computes them all, once for what is reduced and again for
+    what needs the result."""
+    if tiles == 1:
+        return schedule
+    return replace(
+        schedule,
+        blocks=max(1, schedule.blocks // tiles),
+        steps=2 * tiles * schedule.steps,
+        staged_bytes=2 * schedule.staged_bytes,
+        padding=2 * schedule.padding,
+        gathered=2 * schedule.gathered,
     )

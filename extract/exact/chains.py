@@ -71,9 +71,8 @@ def stored(problem: Problem, kernels: Mapping[str, Kernel]) -> dict[str, Kernel]
     cost least. ``kernels``: by the buffers that they fill; they may read others of a chain. None where that cannot be."""
     chain = _Chain(problem)
     found = dict(kernels)
-    paths: dict[
-        str, dict[str, list[str]]
-    ] = {}  # by the buffer that is filled: of those that are read, the steps to each
+    # by the buffer that is filled: of those that are read, the steps to each
+    paths: dict[str, dict[str, list[str]]] = {}
     for read in dict.fromkeys(read for kernel in kernels.values() for read in reads(kernel)):
         path = [] if read in kernels else chain.path(read, kernels)
         if path:
@@ -101,7 +100,7 @@ def stored(problem: Problem, kernels: Mapping[str, Kernel]) -> dict[str, Kernel]
 
 
 def reads(kernel: Kernel) -> list[str]:
-    """The buffers that a kernel reads and that are no inputs."""
+    """The buffers that a kernel reads, inputs among them."""
     return [str(item.payload[0]) for item in kernel.items.values() if item.head == "Read"]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 from ..choice import Choice, Key
+from ..pricing import priced
 from ..problem import Option, Problem
 from ..relaxation import Pass
 from ..view import Item, Way
@@ -67,13 +68,24 @@ def _behind(problem: Problem, name: str, other: str) -> bool:
 
 
 def regular(problem: Problem, choice: Choice) -> Choice:
-    """``choice`` with the last of a chain of mates stored where another one is: its layers read alike."""
+    """Like ``choice``, but with layers that read alike: the last of a chain of mates is stored where another one is. Or the
+    greedy choice with no rows of a product kept, which it keeps here and there, if that costs less so."""
+    plain = problem.without_rows()
+    other = Pass(plain).solve()
+    guides = [_lasts(problem, choice)]
+    if other is not None:
+        kernels = _lasts(plain, other).kernels
+        again = [priced(problem, kernel.buffer, kernel.way, kernel.items) for kernel in kernels]
+        found = tuple(kernel for kernel in again if kernel is not None)
+        guides.append(Choice(found, sum(kernel.seconds for kernel in found)))
+    return min(guides, key=lambda guide: guide.seconds)
+
+
+def _lasts(problem: Problem, choice: Choice) -> Choice:
     mate = mates(problem)
     filled = frozenset(kernel.buffer.cls for kernel in choice.kernels)
     old = frozenset(name for name in filled if name in mate)
     new = frozenset(last(mate, name) for name in old)
-    if not old:
-        return choice
     return Pass(problem, filled - old | new, old - new).solve() or choice
 
 

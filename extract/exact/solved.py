@@ -55,7 +55,8 @@ class Meter:
 @dataclass(frozen=True)
 class Solved:
     """The solution of a part, by numbers: so it is one of all that are equal to it. ``bound``: of the part's kernels,
-    with what is charged. ``filled``: of what the part makes, what it fills; ``read``: of what it is given, what it pays for. ``slack``: what it costs more to fill and read all of that.
+    with what is charged. ``filled``: of what the part makes, what it fills; ``read``: of what it is given, what it pays for.
+    ``slack``: what it costs more to fill and read all of that.
     ``chosen``: for each buffer that is filled, the way and (value, option) of its kernel."""
 
     bound: float

@@ -15,6 +15,7 @@ from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.plan import Contraction, Plan
 from tinyc.ir.region import Binary, Reduce, Region, Select, Stream, Unary
 from tinyc.ir.resources import Limits, element_bytes, staged, stored_along
+from tinyc.ir.rows import kept_rows
 from tinyc.ir.schedule import BARRIER_MODELS, Async, Cache, LayoutHints, LocalEdge, Vectorize
 from tinyc.ir.schedule_names import Scope
 
@@ -210,14 +211,19 @@ def _contraction_on_gpu(candidate: Candidate, region: Region, roles: Contraction
         layout_hints=LayoutHints(
             swizzles(plan, region, 0), swizzles(plan, region, 1), c_stride="row" if row else "col"
         ),
-        bind=_bind(scope, tile, limits),
+        bind=_bind(scope, tile, limits, roles),
     )
     return _vectorized(plan, region, "n.i.i" if row else "m.i.i", candidate.width, limits)
 
 
-def _bind(scope: Scope, tile: Mapping[str, int], limits: Limits) -> tuple[tuple[str, str], ...]:
+def _bind(
+    scope: Scope, tile: Mapping[str, int], limits: Limits, roles: Contraction
+) -> tuple[tuple[str, str], ...]:
     """Blocks along y and x as the document has them; the other way round where there are too many along y, and all
-    along x where that does not help."""
+    along x where that does not help. A block computes all tiles of a row that is reduced."""
+    if tile["n"] < scope.extent("n") and kept_rows(scope.region, roles):
+        outer = (("b", "block.x"),) if roles.batch else ()
+        return (*outer, ("m.o", "block.x"), *_WARPS)
     blocks = {name: -(-scope.extent(name) // tile[name]) for name in "mn"}
     batch = scope.contraction.batch if scope.contraction else ()
     many = min(blocks.values()) > limits.grid[1] or (batch and scope.extent("b") > limits.grid[2])

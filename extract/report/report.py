@@ -152,7 +152,7 @@ class SearchReport:
         greedy_s, exact_s: what the greedy choice is estimated at, and the one that was taken.
         time_s: that the exact search took.
         kernels, variables: that were weighed, and of the integer programs.
-        limit: what ended the search before a proof: "seconds", "steps", "nodes", …; or why its choice was not taken:
+        limit: what ended the search before a proof: "seconds", "steps", "nodes", "parts"; or why its choice was not taken:
             "legality" (a kernel of it cannot be built), "plans" (with them it is dearer); "" where nothing did.
     """
 

@@ -18,6 +18,7 @@ from tinyc.extract.exact.covers import Cover, fewer
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.exact import exact
 from tinyc.extract.exact.parts import parts
+from tinyc.extract.exact.proof import Effort
 from tinyc.extract.problem import Problem
 
 STEPS = ("exp", "relu", "sqrt", "rsqrt")
@@ -139,24 +140,24 @@ def test_parts_lie_between_cuts_and_equal_layers_are_cut_alike() -> None:
     assert len(set(prices)) < len(prices) / 2
 
 
-SIZES = [(16, 512, 512, "fp16"), (16, 384, 640, "fp16"), (16, 1024, 768, "bf16"), (16, 128, 256, "fp32")]
+LARGE_LAYERS = [(512, 512, "fp16"), (384, 640, "fp16"), (1024, 768, "bf16"), (640, 896, "fp16")]
+DEEP = [
+    *(("cpu", *size) for size in (*LARGE_LAYERS, (32, 64, "fp32"), (128, 256, "fp32"))),
+    *((target, *size) for target in ("sm80", "sm90") for size in LARGE_LAYERS),
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["cpu", "sm80", "sm90"])
-@pytest.mark.parametrize("blocks, tokens, width, dtype", SIZES)
+@pytest.mark.parametrize("target, tokens, width, dtype", DEEP)
 def test_a_deep_transformer_is_within_a_twentieth_of_the_best(
-    blocks: int, tokens: int, width: int, dtype: str, target: str
+    target: str, tokens: int, width: int, dtype: str
 ) -> None:
-    """With the default number of steps; wall time is in docs/benchmarks.md."""
-    if (target, tokens, dtype) in {("sm80", 128, "fp32"), ("sm90", 128, "fp32")}:
-        pytest.skip(
-            "a launch costs as much as a kernel does; docs/benchmarks.md says how far that is from proved"
-        )
-    function, shapes = transformer(blocks, tokens, width)
+    """16 blocks, with the default number of steps. Wall time, and GPUs' smaller layers, of which less is known, are in
+    docs/benchmarks.md."""
+    function, shapes = transformer(16, tokens, width)
     program = tinyc.trace(function, **{name: tinyc.spec(dtype, shape) for name, shape in shapes.items()})
-    budget = tinyc.Budget(extract_seconds=300.0)
-    proof = tinyc.optimize_and_compile(program, target=target, budget=budget).report.search
-    assert proof is not None and proof.exact_s <= proof.greedy_s
-    # where the greedy program is cheaper once it has its Plans, that is taken, and is as far from the bound as it is
-    assert proof.gap <= 0.05 or proof.limit == "plans", proof
+    problem, start = chosen_from(program, target)
+    choice, proof = exact(problem, start, Effort(300.0, tinyc.Budget().extract_steps))
+    assert choice.seconds <= start.seconds
+    assert proof.gap <= 0.05, proof
+    check_runs(problem, choice)

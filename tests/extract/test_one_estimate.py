@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,16 @@ from random_models import random_model
 import tinyc
 from tinyc import TinycError, functions
 from tinyc.bench.programs import transformer
+from tinyc.extract.cost.estimate import estimate
+from tinyc.extract.cost.hardware import hardware
+from tinyc.extract.cost.model import Roofline
+from tinyc.extract.cost.schedule import schedule_of
 from tinyc.ir.check_plan import check_plan
 from tinyc.ir.dtypes import DType
 from tinyc.ir.index import axis
 from tinyc.ir.plan import Contraction, Plan
 from tinyc.ir.region import Axis, Binary, Let, MemRef, Read, Reduce, Region, Yield
+from tinyc.ir.resources import LIMITS
 from tinyc.ir.rows import kept_rows
 from tinyc.ir.tiny import Program
 
@@ -47,8 +53,8 @@ def test_a_product_or_a_stream_within_a_reduction_runs_in_its_loops(
 
 @pytest.mark.parametrize("target", ["sm80", "sm90"])
 @pytest.mark.parametrize("columns", [48, 64, 320, 1024])
-def test_a_gpu_keeps_rows_that_a_tile_covers(columns: int, target: str) -> None:
-    """A block cannot ask another one for a part of its row."""
+def test_rows_that_a_gpu_reduces_are_one_blocks(columns: int, target: str) -> None:
+    """A block cannot ask another one for a part of its row: it computes all tiles of it, twice where they are more than one."""
 
     def softened(x: Any, w: Any) -> Any:
         return functions.softmax(x @ w)
@@ -60,9 +66,15 @@ def test_a_gpu_keeps_rows_that_a_tile_covers(columns: int, target: str) -> None:
     pairs = zip(extracted.regions, extracted.plans, strict=True)
     tiled = [(region, plan, plan.contraction) for region, plan in pairs if plan.contraction is not None]
     assert tiled
-    kept = [plan.tile for region, plan, roles in tiled if kept_rows(region, roles)]
-    assert bool(kept) == (columns <= 64)
-    assert all(tile is not None and tile[1] >= columns for tile in kept)
+    rows = [(region, plan) for region, plan, roles in tiled if kept_rows(region, roles)]
+    assert rows or columns > 64
+    for region, plan in rows:
+        assert plan.tile is not None
+        if plan.tile[1] < columns:
+            assert "n.o" not in dict(plan.bind)
+            schedule = schedule_of(region, plan, LIMITS[target])
+            assert schedule is not None and schedule.blocks == -(-4096 // plan.tile[0])
+            assert schedule.padding >= 2
 
 
 def softmax_region(columns: int, turned: bool = False) -> tuple[Region, Contraction]:
@@ -92,13 +104,30 @@ def softmax_region(columns: int, turned: bool = False) -> tuple[Region, Contract
     return region, Contraction("s", "sa", "sb", (), ("i",), ("j",), ("k0",))
 
 
-def test_a_plan_whose_tile_cuts_a_row_is_refused() -> None:
+def test_a_plan_that_gives_a_row_to_several_blocks_is_refused() -> None:
     region, roles = softmax_region(256)
-    plan = Plan("contraction", roles, tile=(64, 256, 64), arch="sm80")
-    check_plan(plan, region, SM80)
+    rows, columns = ("m.o", "block.y"), ("n.o", "block.x")
+    whole = Plan("contraction", roles, tile=(64, 256, 64), arch="sm80", bind=(rows, columns))
+    check_plan(whole, region, SM80)
+    check_plan(replace(whole, tile=(64, 128, 64), bind=(rows,)), region, SM80)
     with pytest.raises(TinycError, match="128 columns of a row of 256") as caught:
-        check_plan(Plan("contraction", roles, tile=(64, 128, 64), arch="sm80"), region, SM80)
-    assert caught.value.at["value"] == "plan.tile[1]" and "256" in caught.value.suggestion
+        check_plan(replace(whole, tile=(64, 128, 64)), region, SM80)
+    assert "256" in caught.value.suggestion
+
+
+def test_a_row_in_two_passes_takes_twice_the_arithmetic() -> None:
+    region, roles = softmax_region(256)
+    plan = Plan("contraction", roles, tile=(64, 128, 64), stages=2, arch="sm80", bind=(("m.o", "block.x"),))
+    once, twice = (schedule_of(region, replace(plan, tile=(64, n, 64)), SM80) for n in (256, 128))
+    assert once is not None and twice is not None
+    assert (once.blocks, twice.blocks) == (2, 2)
+    assert twice.padding == 2 * once.padding
+    assert twice.steps == 2 * 2 * once.steps
+    model = Roofline(hardware("sm80"))
+    assert (
+        estimate(region, plan, model).time_s
+        > estimate(region, replace(plan, tile=(64, 256, 64)), model).time_s
+    )
 
 
 def test_a_plan_that_reduces_over_columns_is_refused() -> None:

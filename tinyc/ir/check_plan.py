@@ -149,12 +149,16 @@ class _Check(Claim):
                 f"a reduction of {kept[0]} needs rows of other blocks",
                 "use loops, or store the product",
             )
-        tile = self.plan.tile
-        if tile is not None and tile[1] < self.scope.extent("n"):
+        tile, places = self.plan.tile, dict(self.plan.bind)
+        if (
+            tile is not None
+            and tile[1] < self.scope.extent("n")
+            and places.get("n.o", "").startswith("block")
+        ):
             raise self.refuse(
-                "tile[1]",
-                f"{tile[1]} columns of a row of {self.scope.extent('n')}, which a reduction needs as a whole",
-                f"give at least {self.scope.extent('n')}, or store the product",
+                "bind['n.o']",
+                f"a block has {tile[1]} columns of a row of {self.scope.extent('n')}, which {kept[0]} reduces as a whole",
+                f"leave n.o out, or give tile[1] at least {self.scope.extent('n')}",
             )
 
     def _wrong_roles(self, roles: Contraction) -> tuple[str, str] | None:
