@@ -17,9 +17,11 @@ from tinyc.extract.exact.chains import chains, firsts, reads, stored
 from tinyc.extract.exact.covers import Cover, fewer
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.exact import exact
+from tinyc.extract.exact.mates import group, mates, regular
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.problem import Problem
+from tinyc.ir.tiny import Program
 
 STEPS = ("exp", "relu", "sqrt", "rsqrt")
 
@@ -65,6 +67,73 @@ def test_a_program_that_is_taken_for_large(name: str, target: str, monkeypatch: 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_chains(seed: int, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     both_ways(*chosen_from(traced(*chained(seed)), target), monkeypatch)
+
+
+def residual(seed: int) -> Program:
+    """x + h W over and over: whether the sum is stored or h W makes little difference."""
+    rng = random.Random(seed)
+    rows, width, inner = (rng.choice(sizes) for sizes in ((16, 64, 512), (32, 64), (32, 128)))
+    layers, steps = 2, rng.choices(STEPS, k=2)
+    shapes = [(rows, width), *(((width, inner), (inner, width)) * layers)]
+
+    def function(x: Any, *weights: Any) -> Any:
+        for layer in range(layers):
+            h = getattr(x @ weights[2 * layer], steps[layer])()
+            x = x + h @ weights[2 * layer + 1]
+            if seed % 2:
+                x = x - x.sum(axis=1, keepdims=True) * 0.5
+        return x
+
+    return tinyc.trace(function, *(tinyc.spec("fp16" if seed % 3 else "fp32", shape) for shape in shapes))
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm80", "sm90"])
+@pytest.mark.parametrize(
+    "seed", [0, 2, 3, 4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 5))]
+)
+def test_residual_layers_are_bounded_by_parts(
+    seed: int, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem, start = chosen_from(residual(seed), target)
+    monkeypatch.setattr(search, "SMALL", 10_000)
+    _, best = exact(problem, start, ENOUGH)
+    monkeypatch.setattr(search, "SMALL", 0)
+    monkeypatch.setattr(search, "APART", 0)
+    choice, proof = exact(problem, start, ENOUGH)
+    assert best.optimal
+    assert proof.bound <= best.seconds * (1 + 1e-9)
+    assert best.seconds * (1 - 1e-9) <= choice.seconds <= start.seconds
+    check_runs(problem, choice)
+
+
+def test_mates_are_what_one_value_alone_is_made_of() -> None:
+    """h W and x + h W are as good as one; x, which has other uses, is not."""
+
+    def function(x: Any, w: Any, v: Any) -> Any:
+        y = x + (x @ w).relu() @ v
+        return y.sum(axis=1), y * y
+
+    problem, start = chosen_from(traced(function, ((64, 32), (32, 48), (48, 32))), "sm80")
+    mate = mates(problem)
+    origin = {
+        name: {problem.view.origin(way.root) for way in buffer.ways}
+        for name, buffer in problem.view.buffers.items()
+    }
+    (sum_,) = {
+        name
+        for name in origin
+        if problem.view.buffers[name].shape == (64, 32)
+        and any(
+            option.item.op == "ADD"
+            for way in problem.view.buffers[name].ways
+            for option in problem.options.get((way.root, False), ())
+        )
+    }
+    before = [name for name, other in mate.items() if other == sum_]
+    assert len(before) == 1 and sum_ not in mate
+    (part,) = parts(problem, [])[0]
+    assert group(problem, mate, sum_, part.buffers, ()) == (before[0], sum_)
+    assert regular(problem, start).kernels
 
 
 def test_what_is_one_step_behind_another() -> None:
