@@ -124,24 +124,26 @@ class _Program:
     def beneath(self, names: Sequence[str], how: How, outer: bool) -> Work:
         """What a kernel does at least for a value of the last of ``names`` beside its last step, if it reads none of them.
         ``outer``: at the kernel's output axes, or within reductions."""
-        origins = frozenset(self.origins(names))
+        bit = self.problem.bit
+        keys = sorted(
+            (key for origin in self.origins(names) for key in self.values.get(origin, ())),
+            key=bit.__getitem__,
+        )
+        values: dict[Key, Work] = {}  # operands come first; those of a circle that do not count as nothing
+
+        def beside(option: Option) -> Work:
+            return _fields(max, [values[child] for child in option.children if child in values])
+
+        for key in keys:
+            computed = [option for option in self.problem.options[key] if option.item.head != "Read"]
+            values[key] = _fields(
+                min, [self.problem.work(key, option.item, how) + beside(option) for option in computed]
+            )
         ways = [
-            self._operands(option, origins, how)
+            beside(option)
             for key in self.places(names[-1])
             if outside(self.view.free[key[0]]) == outer
             for option in self.problem.options[key]
-            if option.item.head != "Read"
-        ]
-        return _fields(min, ways)
-
-    def _operands(self, option: Option, origins: frozenset[str], how: How) -> Work:
-        inner = [child for child in option.children if self.view.origin(child[0]) in origins]
-        return _fields(max, [self._value(child, origins, how) for child in inner])
-
-    def _value(self, key: Key, origins: frozenset[str], how: How) -> Work:
-        ways = [
-            self.problem.work(key, option.item, how) + self._operands(option, origins, how)
-            for option in self.problem.options.get(key, ())
             if option.item.head != "Read"
         ]
         return _fields(min, ways)
