@@ -308,7 +308,8 @@ class Pass:
         return _Best(total, own, local | own_bit, inside | own_bit, reads, needs, mixed, option, ways, loose)
 
     def _across(self, own_bit: int, item: Item, products: int) -> bool:
-        """Whether a reduction along the rows of a product has axes beside those of the product: it needs the row at each of them."""
+        """Whether a reduction along the rows of a product needs them at axes that are not the product's, or the machine does not
+        keep such rows."""
         free = self.view.free[self.order[(own_bit.bit_length() - 1) % len(self.order)][0]]
         bound = frozenset(bound_axes(item))
         return any(

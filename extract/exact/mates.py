@@ -1,8 +1,8 @@
 """Buffers that are as good as one: a value that is used for one other alone, and that other. h W, and x + h W.
 
 Which of the two is stored changes little, but a choice that stores h W reads it and x wherever it needs the sum, and that of
-each layer before. A program is cut where the sum is stored (``cuts.py``); whether it
-is this or that makes no difference to a bound (``scope.py``).
+each layer before. A program is cut where the sum is stored (``cuts.py``); whether it is this or that makes no difference to a
+bound (``scope.py``).
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def regular(problem: Problem, choice: Choice) -> Choice:
         kernels = _lasts(plain, other).kernels
         again = [priced(problem, kernel.buffer, kernel.way, kernel.items) for kernel in kernels]
         found = tuple(kernel for kernel in again if kernel is not None)
-        guides.append(Choice(found, sum(kernel.seconds for kernel in found)))
+        if len(found) == len(kernels):
+            guides.append(Choice(found, sum(kernel.seconds for kernel in found)))
     return min(guides, key=lambda guide: guide.seconds)
 
 

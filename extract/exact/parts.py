@@ -330,6 +330,8 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
             operands = tuple(keys.get(child) for child in option.children)
             row.append((item.head, item.op, payload, operands, option.own, option.untiled))
         rows.append(tuple(row))
+    for names in part.groups.values():
+        rows.append(tuple(buffers.setdefault(name, len(buffers)) for name in names))
     for name in list(buffers):
         each = view.buffers[name]
         ways = (

@@ -221,18 +221,14 @@ def _bind(
 ) -> tuple[tuple[str, str], ...]:
     """Blocks along y and x as the document has them; the other way round where there are too many along y, and all
     along x where that does not help. A block computes all tiles of a row that is reduced."""
-    if tile["n"] < scope.extent("n") and kept_rows(scope.region, roles):
-        outer = (("b", "block.x"),) if roles.batch else ()
-        return (*outer, ("m.o", "block.x"), *_WARPS)
+    whole = tile["n"] < scope.extent("n") and bool(kept_rows(scope.region, roles))
     blocks = {name: -(-scope.extent(name) // tile[name]) for name in "mn"}
-    batch = scope.contraction.batch if scope.contraction else ()
-    many = min(blocks.values()) > limits.grid[1] or (batch and scope.extent("b") > limits.grid[2])
-    if many:
-        whole = (("b", "block.x"),) if batch else ()
-        return (*whole, ("m.o", "block.x"), ("n.o", "block.x"), *_WARPS)
-    ways = ("y", "x") if blocks["m"] <= limits.grid[1] else ("x", "y")
-    whole = (("b", "block.z"),) if batch else ()
-    return (*whole, ("m.o", f"block.{ways[0]}"), ("n.o", f"block.{ways[1]}"), *_WARPS)
+    blocks["n"] = 1 if whole else blocks["n"]
+    many = min(blocks.values()) > limits.grid[1] or (roles.batch and scope.extent("b") > limits.grid[2])
+    ways = ("x", "x", "x") if many else ("z", "y", "x") if blocks["m"] <= limits.grid[1] else ("z", "x", "y")
+    parts = ("b" if roles.batch else "", "m.o", "" if whole else "n.o")
+    places = zip(parts, ways, strict=True)
+    return (*((part, f"block.{way}") for part, way in places if part), *_WARPS)
 
 
 _WARPS = (("m.i.o", "warp.y"), ("n.i.o", "warp.x"))
