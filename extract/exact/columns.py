@@ -336,15 +336,15 @@ class _Search:
         """What a whole kernel costs."""
         problem = self.scope.problem
         items = label.items()
-        if self.case.name == "scan" and INSIDE not in items.values():
+        if INSIDE in items.values():  # how a kernel runs that goes on in another part is not known
+            return self.floor(label, held)
+        if self.case.name == "scan":
             kernel = priced(problem, problem.view.buffers[self.filled], way, items)
             return float("inf") if kernel is None else kernel.seconds
         schedules = (what for _, what in held if isinstance(what, Schedule))
         read = Work(bytes_read=self.scope.bytes(label.reads), schedule=next(schedules, None))
-        once = self.scope.once(label.reads, self.case.how)
-        amounts = label.work if once is None else tuple(map(float.__add__, label.work, once))
-        work = self.beside + self.scope.whole(amounts) + read
-        if all(item.head in COPYING and item is not INSIDE for item in items.values()):
+        work = self.beside + self.scope.whole(label.work) + read
+        if all(item.head in COPYING for item in items.values()):
             work = as_copy(work)
         return problem.model.kernel(problem.spread(work, way.shape, items, self.size))
 
@@ -397,6 +397,8 @@ class _Search:
         ahead = ahead or self.nothing
         read = scope.bytes(label.reads | ahead.reads) if self.filled else 0
         schedules: Sequence[Schedule | None] = self.loops or (None,)
+        if scope.part.inside and self.loops and scope.streaming:
+            schedules = (None, *self.loops)  # it may hold a Stream of the part before, and run as that does
         if self.case is not LOOPS:
             known = [what for _, what in held if isinstance(what, Schedule)]
             schedules = known if len(known) == 1 else (None,)

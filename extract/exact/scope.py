@@ -449,6 +449,23 @@ class Scope:
                     found[key], shrunk = common, True
         return found
 
+    @cached_property
+    def streaming(self) -> bool:
+        """Whether the program has a Stream anywhere."""
+        options = (option for found in self.problem.options.values() for option in found)
+        return any(option.item.head == "Stream" for option in options)
+
+    def below(self, keys: Iterable[Key]) -> frozenset[Key]:
+        """What may be computed for these values within a kernel; reading something is no computing."""
+        found, stack = set[Key](), [key for key in keys if key in self.edges]
+        while stack:
+            key = stack.pop()
+            if key not in found:
+                found.add(key)
+                stack += self.edges[key]
+        heads = {key: {option.item.head for option in self.options[key]} for key in found}
+        return frozenset(key for key in found if not heads[key] <= {"Read", "Const"})
+
     def streams(self, root: Key) -> bool:
         """Whether a kernel from ``root`` may hold a Stream."""
         return "Stream" in self._heads(root)

@@ -194,12 +194,17 @@ def _dag(scope: Scope, found: Mapping[str, Columns], worth: Mapping[str, float])
         if columns_.rest is not None:
             roots = [(way.root, False) for way in scope.problem.view.buffers[name].ways]
             nodes.append(Node(columns_.rest, (), names(scope.must(roots) & ~scope.bits[name])))
+    below = [scope.below(part.targets.get(name, ())) for name in part.made]
     for number, name in enumerate(part.made):
+        # one kernel may have several of them, and compute what they share once: each is charged its share
+        share = max(1, sum(not below[number].isdisjoint(other) for other in below))
         nodes = classes[f"made {name}"] = [Node(0.0, (), (scope.same.get(name, name),))]
         for key in part.targets.get(name, ()):
             if key in scope.position:
                 ways = within(scope, key, worth.get(scope.same.get(name, name), float("inf")), LABELS)
-                nodes += [Node(part.charges[number] + seconds, (), names(reads)) for reads, seconds in ways]
+                nodes += [
+                    Node(part.charges[number] + seconds / share, (), names(reads)) for reads, seconds in ways
+                ]
     return Dag(classes, tuple(f"made {name}" for name in part.made))
 
 
