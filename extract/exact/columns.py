@@ -18,9 +18,10 @@ from ..cost.model import Work
 from ..cost.schedule import Schedule
 from ..pricing import priced
 from ..view import Buffer, Item, Way
+from .cases import LOOPS, Case, Held
 from .covers import Cover, least
 from .parts import FIELDS, INSIDE
-from .scope import LOOPS, Case, Contexts, Held, Open, Scope
+from .scope import Contexts, Open, Scope
 
 PLAIN: Contexts = frozenset([()])
 """Of a value that depends on no reduction's axes."""

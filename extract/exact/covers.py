@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from .scope import Case, Scope
+    from .cases import Case
+    from .scope import Scope
 
 COVERS = 4
 """Of a value at most."""
