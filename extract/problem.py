@@ -181,6 +181,38 @@ class Problem:
         return min(each, key=self.model.kernel)
 
     @cached_property
+    def loops(self) -> frozenset[Schedule]:
+        """How a kernel of the program may run that tiles no product: as its Stream does, or as loops over what it fills."""
+        if self.tiling is None:
+            return frozenset()
+        shapes = {tuple(way.shape) for buffer in self.view.buffers.values() for way in buffer.ways}
+        return frozenset(self._walks.values()).union(*map(self.tiling.loops, shapes))
+
+    @cached_property
+    def products(self) -> frozenset[Work]:
+        """What the products of the program are that a kernel may tile, each with its Schedule."""
+        return self._tiled("tiled") | self._tiled("rows")
+
+    @cached_property
+    def scanned(self) -> frozenset[Work]:
+        """The same under a scan."""
+        return self._tiled("scanned") if self.scans else frozenset()
+
+    def _tiled(self, how: How) -> frozenset[Work]:
+        found = (
+            self.work(key, option.item, how)
+            for key, options in self.options.items()
+            for option in options
+            if option.item.head == "Contract"
+        )
+        return frozenset(work for work in found if work.schedule is not None)
+
+    def streamed(self, key: Key, item: Item) -> Schedule | None:
+        """How a kernel runs that holds a Stream at its output axes; None for any other item."""
+        at_output = item.head == "Stream" and outside(self.view.free[key[0]])
+        return self.tiling.walk(item) if self.tiling is not None and at_output else None
+
+    @cached_property
     def row(self) -> Row | None:
         """What the machine keeps of a contraction. A GPU keeps what a block computes: rows of the result, of which it computes
         all tiles."""

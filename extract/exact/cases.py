@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..choice import How, Row
 from ..view import Item
-from .parts import INSIDE
+from .inside import INSIDE
 
 Held = frozenset[tuple[str, object]]
 
@@ -59,8 +59,8 @@ class Case:
     def whole(self, held: Held) -> bool:
         """Whether a kernel that holds no more than this is of the kind, and not of one that it costs as much in."""
         kinds = {kind for kind, _ in held}
-        if self.name == "rows" and not kinds & {"copy", "inside"}:
-            return False
+        if self.name == "rows" and ("base" not in kinds if "copy" in kinds else "inside" not in kinds):
+            return False  # a product belongs to one part
         return self.name not in PRODUCTS or bool(kinds & {"base", "reduction", "inside"})
 
 

@@ -20,7 +20,7 @@ from ..pricing import priced
 from ..view import Buffer, Item, Way
 from .cases import LOOPS, Case, Held
 from .covers import Cover, least
-from .parts import FIELDS, INSIDE
+from .floors import Floor
 from .scope import Contexts, Open, Scope
 
 PLAIN: Contexts = frozenset([()])
@@ -62,12 +62,18 @@ class State(NamedTuple):
 
 class Column(NamedTuple):
     """A kernel that fills a buffer by ``way``. ``reads``: bit set of the buffers that must be filled for it.
-    ``seconds``: what it costs, as :func:`~tinyc.extract.pricing.priced` says of ``label.items()``."""
+    ``costs``: what it costs, as :func:`~tinyc.extract.pricing.priced` says of ``label.items()``, for each of the scope's levels.
+    Of one that goes on in an earlier part it is what it costs at least beside what is charged there (:func:`within`)."""
 
     way: Way
     label: Label
     reads: int
-    seconds: float
+    costs: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        """What it costs where all that is given is filled."""
+        return self.costs[0]
 
 
 @dataclass(frozen=True)
@@ -87,14 +93,15 @@ def columns(
     search at most, a count and not a time. ``limit``: what it costs at most to fill the buffer where a set of others is
     filled already; a kernel that reads those and costs more is of no use, and no part of the rest."""
     rest = float("inf")
-    candidates: list[tuple[float, _Search, Way, Label, Held]] = []
+    candidates: list[tuple[float, Search, Way, Label, Held]] = []
     count = 0
     written = Work(bytes_written=scope.written.get(buffer.cls, scope.problem.bytes(buffer)))
     for way in {way.root: way for way in reversed(buffer.ways)}.values():
         root: Key = (way.root, False)
         for case in scope.cases(root) if root in scope.position else ():
-            size = 0 if buffer.cls in scope.written else scope.problem.element(buffer)
-            search = _Search(scope, case, most, written, root, buffer.cls, limit, way.shape, size)
+            # what stands for others may be filled as any of them is
+            size = 0 if buffer.cls in scope.standing else scope.problem.element(buffer)
+            search = Search(scope, case, most, written, root, buffer.cls, limit, way.shape, size)
             search.run(root, labels)
             count += search.count
             rest = min(rest, search.least)
@@ -104,42 +111,27 @@ def columns(
     found: list[Column] = []
     for floor, search, way, label, held in sorted(candidates, key=lambda each: each[0]):
         reads = label.reads & scope.filled
-        if not any(other.reads & ~reads == 0 and other.seconds <= floor for other in found):
-            found.append(Column(way, label, reads, search.seconds(way, label, held)))
+        if not any(other.reads & ~reads == 0 and max(other.costs) <= floor for other in found):
+            costs = search.costs(way, label, held)
+            if min(costs) < float("inf"):
+                found.append(Column(way, label, reads, costs))
     return Columns(tuple(undominated(found)), rest if rest < float("inf") else None, count)
-
-
-def within(scope: Scope, key: Key, most: float, labels: int) -> list[tuple[int, float]]:
-    """The ways to compute a value within some kernel: what each reads, and what that kernel takes longer at least. Those
-    that are not worth it where a buffer of it is filled for ``most`` seconds are left out."""
-    found: list[tuple[int, float]] = []
-    for case in scope.cases(key):
-        search = _Search(scope, case, most, scope.everything)
-        search.run(key, labels)
-        found += (
-            (label.reads & scope.filled, max(0.0, search.floor(label, held)))
-            for label, held in search.found
-            if label.items()[key].head != "Read"
-        )
-        if search.full:
-            found.append((scope.must((key,)), max(0.0, search.least)))
-    kept: list[tuple[int, float]] = []
-    for reads, seconds in sorted(found, key=lambda each: (each[1], each[0])):
-        if not any(other & ~reads == 0 for other, _ in kept):
-            kept.append((reads, seconds))
-    return kept
 
 
 def undominated(found: Iterable[Column]) -> list[Column]:
     """The columns of one buffer that no other is as good as, the cheapest first."""
     kept: list[Column] = []
-    for column in sorted(found, key=lambda column: (column.seconds, column.reads.bit_count(), column.reads)):
-        if not any(other.reads & ~column.reads == 0 for other in kept):
+    for column in sorted(found, key=lambda column: (column.costs, column.reads.bit_count(), column.reads)):
+        if not any(other.reads & ~column.reads == 0 and _no_more(other, column) for other in kept):
             kept.append(column)
     return kept
 
 
-class _Search:
+def _no_more(one: Column, other: Column) -> bool:
+    return all(map(float.__le__, one.costs, other.costs))
+
+
+class Search:
     """All kernels of one case from one root. ``found``: labels of whole kernels. ``least``: what any other costs at
     least. ``full``: whether it ended because there were too many labels."""
 
@@ -162,7 +154,6 @@ class _Search:
         self.size, self.own = size, scope.bits[filled] if filled else 0
         self.free: frozenset[Key] = frozenset()
         self.beside, self.limit = beside, limit
-        self.amounts = tuple(float(getattr(beside, field)) for field in FIELDS)
         self.limits: dict[int, float] = {}
         self.before = 0.0 if filled else scope.problem.model.kernel(beside)
         # loops over a shape run as suits that, whatever they compute; a Stream runs in its own way
@@ -171,7 +162,7 @@ class _Search:
         self.loops = (
             list(tiling.loops(shape, size)) if spread and tiling is not None and shape is not None else []
         )
-        self.nothing = Cover(0, (0.0,) * len(scope.fields))
+        self.floors = Floor(scope, case, self.loops, beside if filled else None)
         self.ahead: dict[Open, list[tuple[Cover, float]]] = {}
         self.least = float("inf")
         self.full = False
@@ -193,7 +184,7 @@ class _Search:
 
     def run(self, root: Key, most: int) -> None:
         if not self.filled:
-            # its own work is counted where it is used, as that of INSIDE, and so is inside_once
+            # its own work is counted where it is used, as that of INSIDE, and so is what Beneath knows
             self.free = self.scope.grouped(root)
         zero = (0.0,) * len(self.scope.fields)
         start = State(((self.scope.position[root], frozenset([()])),), (), frozenset())
@@ -333,12 +324,25 @@ class _Search:
             heapq.heappush(self.queue, (-state.open[0][0], self.pushed, state))
         self.pending[state].append(label)
 
+    def floor(self, label: Label, held: Held, ahead: Cover | None = None, enough: float = 0.0) -> float:
+        """What a kernel that goes on from a label costs at least; see :meth:`Floor.of`."""
+        work, reads = label.work, label.reads
+        if ahead is None:
+            return self.floors.of(work, reads, held, enough=enough)
+        work = tuple(map(float.__add__, work, ahead.work))
+        return self.floors.of(work, reads | ahead.reads, held, whole=False, enough=enough)
+
+    def costs(self, way: Way, label: Label, held: Held) -> tuple[float, ...]:
+        """What a whole kernel costs, for each of the scope's levels."""
+        levels = self.scope.levels
+        if label.reads & self.scope.inside:  # how a kernel runs that goes on in another part is not known
+            return tuple(self.floors.of(label.work, label.reads, held, levels=each) for each in levels)
+        return (self.seconds(way, label, held),) * len(levels)
+
     def seconds(self, way: Way, label: Label, held: Held) -> float:
-        """What a whole kernel costs."""
+        """What a kernel costs that lies in this part alone."""
         problem = self.scope.problem
         items = label.items()
-        if INSIDE in items.values():  # how a kernel runs that goes on in another part is not known
-            return self.floor(label, held)
         if self.case.name == "scan":
             kernel = priced(problem, problem.view.buffers[self.filled], way, items)
             return float("inf") if kernel is None else kernel.seconds
@@ -388,31 +392,3 @@ class _Search:
                 if not cover.reads & self.own
             ]
         return known
-
-    def floor(self, label: Label, held: Held, ahead: Cover | None = None, enough: float = 0.0) -> float:
-        """What a kernel that goes on from a label costs at least: with what is ``ahead``, on a machine that is evenly full
-        where it is not known how it runs. Or else some way in which it costs no more than ``enough``."""
-        scope = self.scope
-        if not self.filled and not scope.roofline:
-            return 0.0
-        ahead = ahead or self.nothing
-        read = scope.bytes(label.reads | ahead.reads) if self.filled else 0
-        schedules: Sequence[Schedule | None] = self.loops or (None,)
-        if scope.part.inside and self.loops and scope.streaming:
-            schedules = (None, *self.loops)  # it may hold a Stream of the part before, and run as that does
-        if self.case is not LOOPS:
-            known = [what for _, what in held if isinstance(what, Schedule)]
-            schedules = known if len(known) == 1 else (None,)
-        amounts = tuple(map(float.__add__, label.work, ahead.work))
-        once = scope.once(label.reads | ahead.reads, self.case.how)
-        if once is not None:
-            amounts = tuple(map(float.__add__, amounts, once))
-        ways = [scope.whole(amounts, self.amounts, read, schedule) for schedule in schedules]
-        if ways[0].strided_bytes:
-            ways += [as_copy(way) for way in ways]
-        least = float("inf")
-        for way in ways:
-            least = min(least, scope.problem.model.kernel(way) - self.before)
-            if least <= enough:
-                break
-        return least

@@ -1,8 +1,6 @@
-"""Where a long program is cut into parts, and what the buffers at a cut are charged.
+"""Where a long program is cut into parts, and what the buffers at a cut are worth.
 
-Any cut at which the parts share no buffer, and any charge, gives a bound; these are to give one that is close. A buffer
-that is dear to do without is charged half of that: then the part before does not save it, and the part after does not
-avoid it. A buffer that is cheap to do without is free, and what it takes to fill it may be missing from the bound.
+Any cut at which the parts share no buffer, and any worth, gives a bound; these are to give one that is close.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from ..choice import Choice, Key
 from ..cost.model import Work
 from ..problem import Option, Problem
 
-MAX_WIDTH = 6
+MAX_WIDTH = 1
 """Buffers that cross a cut at most."""
 
 NEAR = 1.5
@@ -23,7 +21,8 @@ NEAR = 1.5
 
 @dataclass(frozen=True)
 class Cut:
-    """``names``: buffers that are all that later kernels read of earlier ones. ``prices``: what each is charged."""
+    """``names``: buffers that are all that later kernels read of earlier ones. ``prices``: about what it takes to fill each, and
+    what its readers take longer without it: later parts may have it for that where it is not filled."""
 
     names: tuple[str, ...]
     prices: tuple[float, ...]
@@ -36,20 +35,23 @@ def cuts(problem: Problem, choice: Choice) -> list[Cut]:
     order = list(seconds)
     users = _users(problem, choice)
     found: list[Cut] = []
+    filling: dict[str, float] = {}  # with all since the cut before
+    last = 0
     for number, name in enumerate(order[:-1]):
         if name in outputs:
             break
+        for each in order[last : number + 1]:
+            filling[each] = sum(seconds[other] for other in order[last : order.index(each) + 1])
         prices = {
-            each: sum(dear for user, dear in users.get(each, ()) if user > number) / 2
+            each: filling[each] + sum(dear for user, dear in users.get(each, ()) if user > number)
             for each in order[: number + 1]
             if any(user > number for user, _ in users.get(each, ()))
         }
         dearest = max(prices, key=lambda each: (prices[each], each), default="")
-        if len(prices) <= MAX_WIDTH and name == dearest and prices[name] > seconds[name]:
-            kept = (price if price > seconds[each] else 0.0 for each, price in prices.items())
-            found.append(Cut(tuple(prices), tuple(kept)))
-        elif tuple(prices) == (name,):
-            found.append(Cut((name,), (min(seconds[name], 2 * prices[name]),)))
+        dear = name == dearest and prices[name] > 3 * seconds[name]
+        if len(prices) <= MAX_WIDTH and (dear or tuple(prices) == (name,)):
+            found.append(Cut(tuple(prices), tuple(prices.values())))
+            last = number + 1
     return _alike(problem, found)
 
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..choice import Choice, Kernel
 from ..problem import Problem
 from .chains import stored
 from .cuts import Cut, cuts
 from .ilp import TOLERANCE
+from .inside import Levels, combined
 from .mates import regular
 from .parts import parts
 from .proof import Effort, Proof
@@ -58,7 +59,7 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
     while True:
         division, at = parts(problem, at, loosely)
         answers = [answered(problem, part, known, meter, loosely) for part in division]
-        least, kernels = _together(problem, answers)
+        least, states, kernels = _together(problem, answers)
         bound = max(bound, least)
         found = [each.solved for each in answers if each.solved is not None]
         limit = meter.limit or next((answer.limit for answer in found if answer.limit), "")
@@ -70,7 +71,7 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
             best = choice
         if meter.limit or bound >= best.seconds * (1 - (CLOSE if large else TOLERANCE)):
             break
-        kept = _kept(at, answers, best.seconds - bound)
+        kept = _kept(at, answers, _lost(answers, states), best.seconds - bound)
         if len(kept) < len(at):
             at = kept
         elif loosely and problem.size <= APART:
@@ -96,38 +97,61 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
     return best, proof
 
 
-def _together(problem: Problem, answers: Sequence[Answer]) -> tuple[float, dict[str, Kernel]]:
-    """A bound of the whole, and the kernels of the parts that are solved."""
-    bound = 0.0
+def _together(problem: Problem, answers: Sequence[Answer]) -> tuple[float, list[Levels], dict[str, Kernel]]:
+    """A bound of the whole, what is filled at each cut where it is attained, and the kernels of the parts that are solved.
+
+    Whatever the whole program does, at each cut it fills some of the buffers, and each part does at least what that takes."""
     kernels: dict[str, Kernel] = {}
+    least: dict[Levels, tuple[float, list[Levels]]] = {(): (0.0, [])}
     for each in answers:
-        bound -= sum(each.part.prices)
+        steps = _steps(each, least)
+        found: dict[Levels, tuple[float, list[Levels]]] = {}
+        for (before, after), seconds in steps.items():
+            if before in least:
+                total, passed = least[before]
+                if after not in found or total + seconds < found[after][0]:
+                    found[after] = total + seconds, [*passed, after]
+        least = found
         if each.solved is not None:
-            bound += each.solved.bound
             kernels |= each.solved.kernels(problem, each.keys, each.buffers) or {}
-    return bound, kernels
+    nothing = 0.0, [(0,) * len(each.part.made) for each in answers]
+    bound, states = min(least.values(), key=lambda each: each[0], default=nothing)
+    return bound, states, kernels
 
 
-def _lost(before: Answer, after: Answer) -> float:
-    """What is lost at most by the cut between two parts that do not agree on it, in seconds; 0 where they do."""
-    lost = 0.0
-    for answer, other in ((before, "filled"), (after, "read")):
-        if answer.solved is None:
-            return float("inf")
-        if answer.solved.slack > TOLERANCE * answer.solved.bound:
-            lost += answer.solved.slack / (2 if all(getattr(answer.solved, other)) else 1)
-    return lost
+def _steps(answer: Answer, before: Iterable[Levels]) -> Mapping[tuple[Levels, Levels], float]:
+    """What a part costs at least, by what is filled; nothing, where it is not known."""
+    if answer.solved is not None:
+        return answer.solved.bounds
+    after = combined([5] * len(answer.part.made))
+    return {each: 0.0 for each in itertools.product(before, after)}
 
 
-def _kept(at: Sequence[Cut], answers: Sequence[Answer], gap: float) -> list[Cut]:
+def _lost(answers: Sequence[Answer], states: Sequence[Levels]) -> list[float]:
+    """Of each cut, what is lost there at most, in seconds: what a part's own kernels cost more than its bound is the loss of
+    the cuts around it at which not all is filled, or of what it computes itself of what it is given."""
+    lost = [0.0] * len(answers)
+    ends: list[Levels] = [(), *states]
+    for number, (answer, before, after) in enumerate(zip(answers, ends[:-1], states, strict=True)):
+        slack, solved = float("inf"), answer.solved
+        if solved is not None:
+            slack = solved.cost - solved.bounds.get((before, after), 0.0)
+            slack = slack if slack > TOLERANCE * solved.cost else 0.0
+        if any(before) or not any(after):
+            lost[number] += slack / (2 if any(after) else 1)
+        if any(after):
+            lost[number + 1] += slack / (2 if any(before) else 1)
+    return lost[1:]
+
+
+def _kept(at: Sequence[Cut], answers: Sequence[Answer], losses: Sequence[float], gap: float) -> list[Cut]:
     """The cuts without those that are loose, as far as the parts are not too large then: those at which most is lost first,
     and such as are equal together, so that equal layers stay equal. What is lost by the others is little of the ``gap``."""
     sizes = [len(each.part.options) for each in answers]
     kept = set(range(len(at)))
     kinds: dict[tuple[float, ...], list[int]] = {}
     lost: dict[tuple[float, ...], float] = {}
-    for number, cut in enumerate(at):
-        loss = _lost(*answers[number : number + 2])
+    for number, (cut, loss) in enumerate(zip(at, losses, strict=True)):
         if loss > 0:
             kinds.setdefault(cut.prices, []).append(number)
             lost[cut.prices] = loss + lost.get(cut.prices, 0.0)

@@ -9,24 +9,15 @@ the parts add up to no more than those of any program. Equal layers are equal pa
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from ..choice import How, Key, outside
+from ..choice import How, Key
 from ..cost.model import Work
 from ..problem import Option, Problem
-from ..view import Item
 from .cuts import Cut
+from .inside import HOWS, INSIDE, Beneath, Levels, beneath, combined, of_fields, origins
 from .mates import group, mates
-
-FIELDS = tuple(each.name for each in fields(Work) if each.name != "schedule")
-"""What adds up in a Work."""
-
-HOWS: tuple[How, ...] = get_args(How)
-
-INSIDE = Item("Read", "Read", ("inside", ()), ())
-"""Stands for whatever computes a value of what is given within a kernel, instead of reading it."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +32,10 @@ class Part:
             is to have it without its buffer.
         buffers: that may be filled here.
         inside: the least work of computing a value of what is given, where :data:`INSIDE` is an option, in each kind of kernel.
-        charges: what is paid here for having one of ``made`` without its buffer; for that the part after is charged.
-        prices: what each buffer of ``given`` is charged here. Of what is charged the part before must fill the buffer, even
-            where it need not; so it cannot save what a later part then would have to pay for.
+        prices: what a buffer of ``given`` may be had for here where it is not filled.
         inside_bytes, inside_reads: what a kernel reads at least that computes one of these values.
-        inside_once, inside_known: what a kernel does at least beside, once, that computes any of these values: for those at the
-            kernel's output axes, and for those within reductions.
-        groups: of each of ``made``, the buffers that are as good as it (``mates.py``), where there are any.
+        known: of ``given``, what a kernel does beside that computes its values, where that is known.
+        groups: the same of ``made``, with the buffers that are as good as each (``mates.py``).
     """
 
     given: tuple[str, ...]
@@ -58,11 +46,14 @@ class Part:
     inside: Mapping[Key, Mapping[How, Work]]
     inside_bytes: int = 0
     inside_reads: frozenset[Key] = frozenset()
-    inside_once: Mapping[tuple[How, bool], Work] = field(default_factory=dict)
-    inside_known: frozenset[Key] = frozenset()
-    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    known: Mapping[str, Beneath] = field(default_factory=dict)
+    groups: Mapping[str, Beneath] = field(default_factory=dict)
     prices: tuple[float, ...] = ()
-    charges: tuple[float, ...] = ()
+
+    @property
+    def levels(self) -> list[Levels]:
+        """What may be filled of what is given."""
+        return combined([self.known[name].levels if name in self.known else 2 for name in self.given])
 
 
 class _Program:
@@ -71,7 +62,7 @@ class _Program:
     def __init__(self, problem: Problem, cuts: Sequence[tuple[str, ...]] = ()) -> None:
         self.problem, self.view = problem, problem.view
         self.given = frozenset(name for cut in cuts for name in cut)
-        self.groups: dict[str, tuple[str, ...]] = {}  # of what is made by the parts so far
+        self.groups: dict[str, Beneath] = {}  # of what is made by the parts so far
         self.values: dict[str, list[Key]] = {}  # by what they are, wherever they are needed
         for key in problem.order:
             if not key[1]:
@@ -82,13 +73,9 @@ class _Program:
         for key in problem.order:  # operands come first; those of a circle that do not count as nothing
             self.read[key] = min((self.needed(option) for option in problem.options[key]), default=0.0)
 
-    def origins(self, names: Iterable[str]) -> list[str]:
-        ways = (way for name in names for way in self.view.buffers[name].ways)
-        return list(dict.fromkeys(self.view.origin(way.root) for way in ways))
-
     def places(self, name: str) -> list[Key]:
         """Where the values of a buffer may be computed."""
-        return [key for origin in self.origins((name,)) for key in self.values.get(origin, ())]
+        return [key for origin in origins(self.problem, (name,)) for key in self.values.get(origin, ())]
 
     def needed(self, option: Option) -> float:
         """What is read for an option at least."""
@@ -110,43 +97,6 @@ class _Program:
         reading = [name for name, amount in amounts.items() if amount]
         keys = frozenset(key for name in reading for key in self.places(name))
         return int(min((amounts[name] for name in reading), default=0)), keys
-
-    def once(self, given: Sequence[str]) -> tuple[Mapping[tuple[How, bool], Work], frozenset[Key]]:
-        """What a kernel does at least beside the last step that computes one of these values itself, and the values of which that
-        is known: by how it runs, at the kernel's output axes or within reductions."""
-        known = [name for name in given if name in self.groups]
-        works = {
-            (how, outer): _fields(min, [self.beneath(self.groups[name], how, outer) for name in known])
-            for how, outer in itertools.product(HOWS, (True, False))
-        }
-        return works, frozenset(key for name in known for key in self.places(name))
-
-    def beneath(self, names: Sequence[str], how: How, outer: bool) -> Work:
-        """What a kernel does at least for a value of the last of ``names`` beside its last step, if it reads none of them.
-        ``outer``: at the kernel's output axes, or within reductions."""
-        bit = self.problem.bit
-        keys = sorted(
-            (key for origin in self.origins(names) for key in self.values.get(origin, ())),
-            key=bit.__getitem__,
-        )
-        values: dict[Key, Work] = {}  # operands come first; those of a circle that do not count as nothing
-
-        def beside(option: Option) -> Work:
-            return _fields(max, [values[child] for child in option.children if child in values])
-
-        for key in keys:
-            computed = [option for option in self.problem.options[key] if option.item.head != "Read"]
-            values[key] = _fields(
-                min, [self.problem.work(key, option.item, how) + beside(option) for option in computed]
-            )
-        ways = [
-            beside(option)
-            for key in self.places(names[-1])
-            if outside(self.view.free[key[0]]) == outer
-            for option in self.problem.options[key]
-            if option.item.head != "Read"
-        ]
-        return _fields(min, ways)
 
 
 def whole(problem: Problem) -> Part:
@@ -188,16 +138,18 @@ def _bad(program: _Program, found: Sequence[Part]) -> set[int]:
 def _between(
     program: _Program, before: Cut, after: Cut, outputs: tuple[str, ...], mate: Mapping[str, str]
 ) -> Part:
+    problem = program.problem
     valued = () if after.names == outputs else after.names
     part = _walk(program, before.names, after.names, valued)
     groups = {
-        name: group(program.problem, mate, name, part.buffers, part.given)
+        name: beneath(
+            problem, program.values, group(problem, mate, name, part.buffers, part.given), part.buffers
+        )
         for name in valued
         if name in part.buffers and name not in outputs
     }
-    groups = {name: names for name, names in groups.items() if len(names) > 1}
     program.groups |= groups
-    return replace(part, prices=before.prices, charges=after.prices, groups=groups)
+    return replace(part, prices=before.prices, groups=groups)
 
 
 # ---- what a part is made of ---------------------------------------------------------------------------------------------
@@ -206,11 +158,14 @@ def _between(
 def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: Sequence[str]) -> Part:
     """What is computed from ``given`` up to ``made``. ``valued``: those of ``made`` that may be had without a buffer."""
     problem, view = program.problem, program.view
-    outside = frozenset(program.origins(given))
+    outside = frozenset(origins(program.problem, given))
     targets = {name: tuple(program.places(name)) for name in valued}
     options: dict[Key, Sequence[Option]] = {}
     buffers: dict[str, None] = {}
     inside: dict[Key, Mapping[How, Work]] = {}
+    known = {name: program.groups[name] for name in given if name in program.groups}
+    able = frozenset[Key]().union(*(each.able for each in known.values()))
+    never = {key for name in known for key in program.places(name)} - able
     stack = [key for keys in targets.values() for key in keys]
     waiting = list(made)
     while stack or waiting:
@@ -227,7 +182,7 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
         if not key[1] and view.origin(key[0]) in outside:
             others = [option for option in found if option.item.head != "Read"]
             found = [option for option in found if option.item.head == "Read"]
-            if others:
+            if others and key not in never:
                 inside[key] = {how: _least(problem, key, others, how) for how in HOWS}
                 found = [*found, Option(INSIDE, (), min(option.own for option in others), 0.0)]
         options[key] = found
@@ -236,7 +191,6 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
             if option.item.head == "Read" and option.item is not INSIDE:
                 waiting.append(str(option.item.payload[0]))
     amount, reads = program.inside(given) if inside else (0, frozenset[Key]())
-    once, known = program.once(given) if inside else ({}, frozenset[Key]())
     return Part(
         tuple(given),
         tuple(made),
@@ -246,20 +200,13 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
         inside,
         amount,
         reads & inside.keys(),
-        once,
-        known & inside.keys(),
+        known,
     )
 
 
 def _least(problem: Problem, key: Key, options: Sequence[Option], how: How) -> Work:
     """No more, of any work, than each of the options does."""
-    return _fields(min, [problem.work(key, option.item, how) for option in options])
-
-
-def _fields(choose: Callable[[Iterable[float]], float], works: Sequence[Work]) -> Work:
-    """Of each field the least or most of any of these."""
-    make: Callable[..., Work] = Work
-    return make(*(choose(getattr(work, name) for work in works) for name in FIELDS)) if works else Work()
+    return of_fields(min, [problem.work(key, option.item, how) for option in options])
 
 
 def _possible(program: _Program, part: Part, name: str) -> bool:
@@ -307,9 +254,7 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
             len(part.given),
             len(part.made),
             part.inside_bytes,
-            tuple(part.inside_once.values()),
             part.prices,
-            part.charges,
         )
     ]
     rows += [tuple(keys[key] for key in part.targets.get(name, ())) for name in part.made]
@@ -320,7 +265,6 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
             key[0] in problem.stored,
             tuple(part.inside.get(key, {}).values()),
             key in part.inside_reads,
-            key in part.inside_known,
         ]
         for option in options:
             item = option.item
@@ -330,14 +274,18 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
             operands = tuple(keys.get(child) for child in option.children)
             row.append((item.head, item.op, payload, operands, option.own, option.untiled))
         rows.append(tuple(row))
-    for names in part.groups.values():
-        rows.append(tuple(buffers.setdefault(name, len(buffers)) for name in names))
+    for name, each in part.known.items():
+        places = frozenset(keys[key] for key in each.able if key in keys)
+        rows.append((buffers[name], each.levels, tuple(each.once.items()), places, each.walks))
+    for each in part.groups.values():
+        names = (*each.names, *each.partial)
+        rows.append((len(each.partial), *(buffers.setdefault(name, len(buffers)) for name in names)))
     for name in list(buffers):
-        each = view.buffers[name]
+        buffer = view.buffers[name]
         ways = (
-            tuple((way.shape, keys.get((way.root, False))) for way in each.ways)
+            tuple((way.shape, keys.get((way.root, False))) for way in buffer.ways)
             if name in part.buffers
             else ()
         )
-        rows.append((problem.bytes(each), each.arg is None, each.shape, str(each.dtype), ways))
+        rows.append((problem.bytes(buffer), buffer.arg is None, buffer.shape, str(buffer.dtype), ways))
     return tuple(rows), tuple(keys), tuple(buffers)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from ..choice import COPYING, How, Key, bound_axes, outside
+from ..choice import COPYING, How, Key, bound_axes
 from ..cost.model import Roofline, Work
 from ..cost.schedule import Schedule
 from ..problem import Option, Problem
@@ -17,7 +17,9 @@ from .cases import LOOPS, Case, Held
 from .chains import chains, firsts
 from .covers import Covers
 from .dag import components
-from .parts import FIELDS, HOWS, INSIDE, Part
+from .given import Given
+from .inside import FIELDS, HOWS, INSIDE, origins
+from .parts import Part
 
 Context = tuple[tuple[str, object], ...]
 """For each axis of a value that a reduction binds, which one: (its position, its own context)."""
@@ -54,9 +56,15 @@ class Scope:
         self.written: dict[str, int] = {}
         self.mated = self._mated()
         self.bits |= {name: self.bits[other] for name, other in self.same.items()}
+        self.standing = frozenset(
+            {*self.chained.values(), *self.mated.values()}
+        )  # for buffers of other types
         self.buffers = tuple(name for name in part.buffers if name not in self.same)
-        self._outer, self._inner = (1 << len(names) + number for number in range(2))
-        self.sizes: dict[int, int] = {self._outer: 0, self._inner: 0}
+        self.inside = 1 << len(names)  # for what is computed of what is given
+        self.given = Given(self, self.inside << 1)
+        self.sizes: dict[int, int] = dict.fromkeys(
+            (self.inside, self.given.tileable, *self.given.marks.values()), 0
+        )
         for name, bit in self.bits.items():
             size = part.inside_bytes if name == INSIDE.payload[0] else problem.bytes(buffers[name])
             self.sizes[bit] = min(size, self.sizes.get(bit, size))
@@ -82,7 +90,7 @@ class Scope:
         self.roofline = isinstance(problem.model, Roofline)
         self.dropped: set[tuple[Case, int, int]] = set()
         self.covers = Covers(self)
-        self._once: dict[tuple[How, int, int], tuple[float, ...]] = {}
+        self.levels = part.levels
         self._bytes: dict[int, int] = {}
         self._moving: dict[int, float] = {}
         self._seconds: dict[tuple[int, int, Case], float] = {}
@@ -106,37 +114,26 @@ class Scope:
         it than for any of them."""
         found: dict[str, str] = {}
         buffers = self.problem.view.buffers
-        for made, group in self.part.groups.items():
-            first, *others = group
+        for made, each in self.part.groups.items():
+            first, *others = each.names
+            if not others:
+                continue
             found[made] = first
             self.same.pop(first, None)  # it is no later step of a chain
             self.chained.pop(first, None)
             self.same |= dict.fromkeys(others, first)
-            self.written[first] = min(self.problem.bytes(buffers[name]) for name in group)
+            self.written[first] = min(self.problem.bytes(buffers[name]) for name in each.names)
         return found
 
     def grouped(self, root: Key) -> frozenset[Key]:
-        """A value of what is made, and all that only it is made of, in the buffers that are as good as its."""
+        """A value of what is made, and all that only it is made of, in the buffers that are as good as its and in those of its
+        partial sums."""
         view = self.problem.view
-        for group in self.part.groups.values():
-            origins = {view.origin(way.root) for name in group for way in view.buffers[name].ways}
-            if view.origin(root[0]) in origins:
-                return frozenset({root, *(key for key in self.order if view.origin(key[0]) in origins)})
+        for each in self.part.groups.values():
+            if view.origin(root[0]) in origins(self.problem, each.names):
+                found = origins(self.problem, (*each.names, *each.partial))
+                return frozenset({root, *(key for key in self.order if view.origin(key[0]) in found)})
         return frozenset({root})
-
-    def once(self, reads: int, how: How) -> tuple[float, ...] | None:
-        """What a kernel does once that computes a value of what is given, with these reads; None where it does not."""
-        kinds = reads & self._outer, reads & self._inner
-        if not any(kinds):
-            return None
-        if (how, *kinds) not in self._once:
-            works = [
-                self.part.inside_once[how, outer]
-                for outer, there in zip((True, False), kinds, strict=True)
-                if there
-            ]
-            self._once[how, *kinds] = self._amounts(sum(works, Work()))
-        return self._once[how, *kinds]
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
@@ -147,7 +144,10 @@ class Scope:
             for option in options
             for how in HOWS
         ]
-        works += self.part.inside_once.values() if self.part.inside_known else ()
+        works += self.problem.products
+        works += [
+            once.work for each in self.part.known.values() for ways in each.once.values() for once in ways
+        ]
         return tuple(name for name in FIELDS if any(getattr(work, name) for work in works))
 
     def _whole(self, key: Key, item: Item, how: How) -> Work:
@@ -170,7 +170,7 @@ class Scope:
         values[READ] += read
         return work_of(values, schedule)
 
-    def _amounts(self, work: Work) -> tuple[float, ...]:
+    def amounts(self, work: Work) -> tuple[float, ...]:
         """What :meth:`whole` makes Work of."""
         found = {name: float(getattr(work, name)) for name in self.fields}
         if "ops" in found:
@@ -312,8 +312,7 @@ class Scope:
         bit = self.bits[str(item.payload[0])]
         if item is not INSIDE:
             return bit
-        once = self._outer if outside(self.problem.view.free[key[0]]) else self._inner
-        return (bit if key in self.part.inside_reads else 0) | (once if key in self.part.inside_known else 0)
+        return self.inside | self.given.mark(key) | (bit if key in self.part.inside_reads else 0)
 
     def work(self, position: int, number: int, case: Case) -> tuple[tuple[float, ...], Held]:
         """The work of an option, and what of it decides how the whole kernel runs."""
@@ -325,15 +324,12 @@ class Scope:
             marks: set[tuple[str, object]] = set()
             if whole.schedule is not None:
                 marks.add(("runs", whole.schedule))
-            if (
-                item.head == "Stream"
-                and self.problem.tiling is not None
-                and outside(self.problem.view.free[key[0]])
-            ):
-                marks.add(("walks", self.problem.tiling.walk(item)))
+            walk = self.problem.streamed(key, item)
+            if walk is not None:
+                marks.add(("walks", walk))
             if item.head not in COPYING and "strided_bytes" in self.fields:
                 marks.add(("computes", None))  # else it may be a copy, which is priced in its own way
-            known = self._amounts(whole), frozenset(marks)
+            known = self.amounts(whole), frozenset(marks)
             self._work[position, number, case] = known
         return known
 
@@ -389,23 +385,6 @@ class Scope:
                     found[key], shrunk = common, True
         return found
 
-    @cached_property
-    def streaming(self) -> bool:
-        """Whether the program has a Stream anywhere."""
-        options = (option for found in self.problem.options.values() for option in found)
-        return any(option.item.head == "Stream" for option in options)
-
-    def below(self, keys: Iterable[Key]) -> frozenset[Key]:
-        """What may be computed for these values within a kernel; reading something is no computing."""
-        found, stack = set[Key](), [key for key in keys if key in self.edges]
-        while stack:
-            key = stack.pop()
-            if key not in found:
-                found.add(key)
-                stack += self.edges[key]
-        heads = {key: {option.item.head for option in self.options[key]} for key in found}
-        return frozenset(key for key in found if not heads[key] <= {"Read", "Const"})
-
     def streams(self, root: Key) -> bool:
         """Whether a kernel from ``root`` may hold a Stream."""
         return "Stream" in self._heads(root)
@@ -426,9 +405,14 @@ class Scope:
             stack += fresh
         return frozenset(option.item.head for key in found for option in self.options[key])
 
-    def cases(self, root: Key) -> list[Case]:
-        """The kinds of kernels that there may be from ``root``."""
-        heads = self._heads(root)
+    @cached_property
+    def _everywhere(self) -> frozenset[str]:
+        """What there may be in a kernel of the program."""
+        return frozenset(option.item.head for found in self.problem.options.values() for option in found)
+
+    def cases(self, root: Key, anywhere: bool = False) -> list[Case]:
+        """The kinds of kernels that there may be from ``root``. ``anywhere``: that hold it, and what is in other parts."""
+        heads = self._everywhere if anywhere else self._heads(root)
         tiled = [case for case in self.tiled if case.name != "scan" or "Scan" in heads]
         return [*tiled, LOOPS] if "Contract" in heads else [LOOPS]
 

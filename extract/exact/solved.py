@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,17 +13,16 @@ from ..pricing import priced
 from ..problem import Problem
 from ..view import Item
 from .chains import reads
-from .columns import Column, Columns, columns, within
+from .columns import Column, Columns, columns
 from .dag import Dag, Node, components, taken
 from .ilp import Limits, solve
+from .inside import INSIDE, Beneath, Kind, Levels, combined
 from .mates import lifted
 from .parts import Part, canonical
 from .proof import Effort
-from .scope import INSIDE, Scope
+from .scope import Scope
+from .within import LABELS, best, within
 from .worth import Worth
-
-LABELS = 20_000
-"""Partial kernels of one search at most."""
 
 TRIAL = 1_000
 """Of the first search for a buffer's kernels, which is to find some of the best."""
@@ -54,15 +54,17 @@ class Meter:
 
 @dataclass(frozen=True)
 class Solved:
-    """The solution of a part, by numbers: so it is one of all that are equal to it. ``bound``: of the part's kernels,
-    with what is charged. ``filled``: of what the part makes, what it fills; ``read``: of what it is given, what it pays for.
-    ``slack``: what it costs more to fill and read all of that.
-    ``chosen``: for each buffer that is filled, the way and (value, option) of its kernel."""
+    """The solution of a part, by numbers: so it is one of all that are equal to it.
 
-    bound: float
-    slack: float
-    filled: tuple[bool, ...]
-    read: tuple[bool, ...]
+    Attributes:
+        bounds: what the part's kernels cost at least, by the levels of what it is given, and of what it makes.
+        cost: of its kernels where all of them are; infinite where there are none such.
+        chosen: for each buffer that is filled then, the way and (value, option) of its kernel.
+        weighed, variables, cuts, limit: see :class:`~tinyc.extract.exact.proof.Proof`.
+    """
+
+    bounds: Mapping[tuple[Levels, Levels], float]
+    cost: float
     chosen: Mapping[int, tuple[int, tuple[tuple[int, int], ...]]]
     weighed: int
     variables: int
@@ -114,18 +116,31 @@ def _solved(
     if weighed is None:
         return None
     found, worth = weighed
-    dag = _dag(scope, found, worth)
-    answer = solve(dag, Limits(max(meter.seconds, 0.1)))
-    if answer is None:
+    dag = _Dag(scope, found, worth)
+    bounds: dict[tuple[Levels, Levels], float] = {}
+    variables = cuts = 0
+    limit = "steps" if any(each.rest is not None for each in found.values()) else ""
+    for given, made in _states(part):
+        answer = solve(dag.where(given, made), Limits(max(meter.seconds, 0.1)))
+        if answer is not None:
+            bounds[given, made] = answer.bound
+            variables, cuts = variables + answer.variables, cuts + answer.cuts
+            limit = answer.limit or limit
+    if not bounds:
         return None
-    needed = taken(dag, answer.solution)
-    filled = tuple(answer.solution[f"made {name}"] == 0 for name in part.made)
-    read = tuple(name in needed for name in part.given)
     chosen, cost = _agreed(scope, dag, found, keys, buffers, meter)
-    slack = cost + sum(part.prices) - answer.bound
-    limit = answer.limit or ("steps" if any(each.rest is not None for each in found.values()) else "")
     count = sum(len(each.found) for each in found.values())
-    return Solved(answer.bound, slack, filled, read, chosen, count, answer.variables, answer.cuts, limit)
+    return Solved(bounds, cost, chosen, count, variables, cuts, limit)
+
+
+def _states(part: Part) -> Iterator[tuple[Levels, Levels]]:
+    """What may be filled of what a part is given, and of what it makes."""
+    ends = [_group(part, name).levels if name in part.targets else 1 for name in part.made]
+    yield from itertools.product(part.levels, combined(ends))
+
+
+def _group(part: Part, name: str) -> Beneath:
+    return part.groups.get(name, Beneath((name,), kinds=(Kind(False, True),)))
 
 
 def _weighed(scope: Scope, meter: Meter) -> tuple[dict[str, Columns], dict[str, float]] | None:
@@ -177,35 +192,63 @@ def _circles(scope: Scope) -> Iterator[tuple[str, ...]]:
             yield names
 
 
-def _dag(scope: Scope, found: Mapping[str, Columns], worth: Mapping[str, float]) -> Dag:
-    """A part as a DAG extraction: a class for each buffer, with a node for each kernel. Kernels that were not looked for are
-    one node, at the least that any of them costs, which reads what all of them must. What is made may be had without its
-    buffer: within a kernel of a later part, which costs more by that."""
-    part = scope.part
+class _Dag:
+    """A part as DAG extractions: a class for each buffer, with a node for each kernel. Kernels that were not looked for are
+    one node, at the least that any of them costs, which reads what all of them must. What is made and not filled is had within
+    a kernel of a later part, which takes longer by that."""
 
-    def names(bits: int) -> tuple[str, ...]:
+    def __init__(self, scope: Scope, found: Mapping[str, Columns], worth: Mapping[str, float]) -> None:
+        self.scope, self.part, self.found = scope, scope.part, found
+        self.reads = {
+            name: [self.names(column.reads) for column in each.found] for name, each in found.items()
+        }
+        self.rest: dict[str, Node] = {}
+        for name, each in found.items():
+            if each.rest is not None:
+                roots = [(way.root, False) for way in scope.problem.view.buffers[name].ways]
+                self.rest[name] = Node(each.rest, (), self.names(scope.must(roots) & ~scope.bits[name]))
+        self.made = {name: Node(0.0, (), (scope.same.get(name, name),)) for name in self.part.made}
+        self.within: dict[tuple[str, int], list[tuple[int, Node]]] = {}
+        for name, keys in self.part.targets.items():
+            most = worth.get(scope.same.get(name, name), float("inf"))
+            ways = within(scope, [key for key in keys if key in scope.position], most)
+            group = _group(self.part, name)
+            partial = sum({scope.bits[other] for other in group.partial})
+            for level, kind in enumerate(group.kinds, 1):
+                there = [way for way in ways if way.some or bool(way.reads & partial) == kind.partial]
+                self.within[name, level] = [
+                    (way.marks, Node(0.0 if kind.partial else way.seconds, (), self.names(way.reads)))
+                    for way in best(way for way in there if way.outer <= kind.outer)
+                ]
+
+    def names(self, reads: int) -> tuple[str, ...]:
+        """The buffers of a bit set that have to be filled."""
+        scope = self.scope
         return tuple(
-            name for name, bit in scope.bits.items() if bits & bit & scope.filled and name not in scope.same
+            name for name, bit in scope.bits.items() if reads & bit & scope.filled and name not in scope.same
         )
 
-    classes = {name: [Node(price)] for name, price in zip(part.given, part.prices, strict=True)}
-    for name, columns_ in found.items():
-        nodes = classes[name] = [Node(column.seconds, (), names(column.reads)) for column in columns_.found]
-        if columns_.rest is not None:
-            roots = [(way.root, False) for way in scope.problem.view.buffers[name].ways]
-            nodes.append(Node(columns_.rest, (), names(scope.must(roots) & ~scope.bits[name])))
-    below = [scope.below(part.targets.get(name, ())) for name in part.made]
-    for number, name in enumerate(part.made):
-        # one kernel may have several of them, and compute what they share once: each is charged its share
-        share = max(1, sum(not below[number].isdisjoint(other) for other in below))
-        nodes = classes[f"made {name}"] = [Node(0.0, (), (scope.same.get(name, name),))]
-        for key in part.targets.get(name, ()):
-            if key in scope.position:
-                ways = within(scope, key, worth.get(scope.same.get(name, name), float("inf")), LABELS)
-                nodes += [
-                    Node(part.charges[number] + seconds / share, (), names(reads)) for reads, seconds in ways
-                ]
-    return Dag(classes, tuple(f"made {name}" for name in part.made))
+    def where(self, given: Levels, made: Levels) -> Dag:
+        """At these levels of what is given, and of what is made."""
+        pairs = zip(self.part.given, given, self.part.prices, strict=True)
+        classes = {name: [Node(price if level else 0.0)] for name, level, price in pairs}
+        number = self.scope.levels.index(given)
+        for name, each in self.found.items():
+            classes[name] = [
+                Node(column.costs[number], (), reads)
+                for column, reads in zip(each.found, self.reads[name], strict=True)
+                if column.costs[number] < float("inf")
+            ]
+            classes[name] += [self.rest[name]] if name in self.rest else []
+        for name, level in zip(self.part.made, made, strict=True):
+            classes[f"made {name}"] = self._made(name, level, given)
+        return Dag(classes, tuple(f"made {name}" for name in self.part.made))
+
+    def _made(self, name: str, level: int, given: Levels) -> list[Node]:
+        if not level:
+            return [self.made[name]]
+        ways = self.within.get((name, level), [])
+        return [node for marks, node in ways if self.scope.given.allowed(marks, given)]
 
 
 Picked = tuple[int, tuple[tuple[int, int], ...]]
@@ -214,7 +257,7 @@ Picked = tuple[int, tuple[tuple[int, int], ...]]
 
 def _agreed(
     scope: Scope,
-    dag: Dag,
+    dag: _Dag,
     found: Mapping[str, Columns],
     keys: Sequence[Key],
     buffers: Sequence[str],
@@ -228,17 +271,18 @@ def _agreed(
     ways: dict[str, list[Kernel]] = {}
     for name, columns_ in found.items():
         ways[name], nodes = [], list[Node]()
-        for column, node in zip(columns_.found, dag.classes[name], strict=False):
+        for column, needed_ in zip(columns_.found, dag.reads[name], strict=True):
             kernel = _kernel(scope, name, column)
             if kernel is not None:
                 ways[name].append(kernel)
-                nodes.append(Node(kernel.seconds, (), node.buffers))
+                nodes.append(Node(kernel.seconds, (), needed_))
         classes[name] = nodes
-    answer = solve(Dag(classes, dag.roots), Limits(max(meter.seconds, 0.1)))
+    agreed = Dag(classes, tuple(f"made {name}" for name in part.made))
+    answer = solve(agreed, Limits(max(meter.seconds, 0.1)))
     if answer is None:
         return {}, float("inf")
     place = {key: number for number, key in enumerate(keys)}
-    needed = taken(Dag(classes, dag.roots), answer.solution)
+    needed = taken(agreed, answer.solution)
     kernels = {name: ways[name][answer.solution[name]] for name in needed if name in ways}
     read = {each for kernel in kernels.values() for each in reads(kernel)}
     chosen: dict[int, Picked] = {}

@@ -1,0 +1,138 @@
+"""What kernels of a part do that compute values of what the part is given, and how they run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ..choice import How, Key, outside
+from ..cost.model import Work
+from ..cost.schedule import Schedule
+from ..view import LEVEL, axis_id
+from .cases import LOOPS, PRODUCTS, Case
+from .inside import Levels, Once, fewest, undominated
+
+if TYPE_CHECKING:
+    from .scope import Scope
+
+PRODUCT = frozenset({"flops", "vector_flops", "values"})
+"""What a product does that is tiled."""
+
+Way = tuple[tuple[float, ...], Schedule | None]
+"""Amounts of a scope's fields, and the schedule by which a product is tiled, if one is."""
+
+
+class Given:
+    """Of a scope. ``marks``: a bit for each buffer that is given and place, at the kernel's output axes or within reductions,
+    where a kernel computes its values; ``tileable``: one for values beneath which a product may be tiled."""
+
+    def __init__(self, scope: Scope, first: int) -> None:
+        """``first``: the first bit that is free."""
+        self.scope, self.part, self.problem = scope, scope.part, scope.problem
+        self.tileable = first
+        places = itertools.product(self.part.known, (True, False))
+        self.marks = {place: first << number for number, place in enumerate(places, 1)}
+        self._name = {key: name for name, each in self.part.known.items() for key in each.able}
+        self._once: dict[tuple[int, How, Levels | None], Sequence[Way]] = {}
+        self._hosts: dict[Case, Sequence[Schedule | None]] = {}
+
+    def mark(self, key: Key) -> int:
+        """The bits of computing a value."""
+        free = self.problem.view.free[key[0]]
+        bits = self.tileable if sum(axis_id(axis) < LEVEL for axis in free) > 1 else 0
+        return bits | (self.marks[self._name[key], outside(free)] if key in self._name else 0)
+
+    def once(self, reads: int, how: How, levels: Levels | None = None) -> Sequence[Way]:
+        """What a kernel does once that computes values of what is given, with these reads: one of these at least. ``levels``: of
+        what is given, else those that take least."""
+        kinds = reads & self._all
+        known = self._once.get((kinds, how, levels))
+        if known is None:
+            ways = [Once()]
+            rows = any(kinds & self.marks[name, True] for name in self.part.known)
+            for (name, outer), bit in self.marks.items():
+                if kinds & bit:
+                    # a row is kept of what is at the output axes
+                    kept = outer or how != "rows" or rows
+                    more = self._computed(name, how if kept else "tiled", outer, levels)
+                    ways = [
+                        Once(way.work + each.work, way.schedule or each.schedule)
+                        for way in ways
+                        for each in more
+                    ]
+            known = [(self.scope.amounts(way.work), way.schedule) for way in fewest(ways)]
+            self._once[kinds, how, levels] = known
+        return known
+
+    @cached_property
+    def _all(self) -> int:
+        return sum(self.marks.values())
+
+    def _computed(self, name: str, how: How, outer: bool, levels: Levels | None) -> Sequence[Once]:
+        """What a kernel does that computes values of ``name``; nothing where it cannot."""
+        known = self.part.known[name]
+        level = levels[self.part.given.index(name)] if levels else 0
+        if not level:
+            return known.once.get((True, how, outer)) or known.once.get((False, how, outer), ())
+        kind = known.kinds[level - 1]
+        return known.once.get((kind.partial, how, outer), ()) if outer <= kind.outer else ()
+
+    def charged(self, levels: Levels | None) -> bool:
+        """Whether some of what is computed of what is given is charged where that is made."""
+        if levels is None:
+            return True
+        known = self.part.known
+        return any(
+            level and not (name in known and known[name].kinds[level - 1].partial)
+            for name, level in zip(self.part.given, levels, strict=True)
+        )
+
+    def allowed(self, reads: int, levels: Levels) -> bool:
+        """Whether values of what is given may be computed as in these reads."""
+        at = dict(zip(self.part.given, levels, strict=True))
+        return all(
+            not outer or not reads & bit or not at[name] or self.part.known[name].kinds[at[name] - 1].outer
+            for (name, outer), bit in self.marks.items()
+        )
+
+    def hosts(self, case: Case) -> Sequence[Schedule | None]:
+        """How a kernel of a case may run of which that is not known, as far as arithmetic is concerned."""
+        if case not in self._hosts:
+            problem = self.problem
+            found = set() if case.name in PRODUCTS else set(problem.loops)
+            works = problem.products if case.name in PRODUCTS else problem.scanned
+            if case is not LOOPS:
+                found.update(each.schedule for each in works if each.schedule is not None)
+            best = undominated(problem.model, [Work(schedule=each) for each in found])
+            self._hosts[case] = [work.schedule for work in best] or [None]
+        return self._hosts[case]
+
+    @cached_property
+    def products(self) -> Sequence[Way]:
+        """The arithmetic of some product, and how a kernel runs that tiles it."""
+        works = undominated(self.problem.model, self.problem.products)
+        return [(self.scope.amounts(work), work.schedule) for work in works] or [
+            ((0.0,) * len(self.scope.fields), None)
+        ]
+
+    def walks(self, reads: int) -> frozenset[Schedule]:
+        """How a kernel may run because of Streams beneath the values of what is given that it computes, with these reads."""
+        found = frozenset[Schedule]()
+        for (name, _), bit in self.marks.items():
+            if reads & bit:
+                found |= self.part.known[name].walks
+        return found
+
+    def unproduct(self, amounts: tuple[float, ...]) -> tuple[float, ...]:
+        """Without what a product takes that is tiled."""
+        pairs = zip(self.scope.fields, amounts, strict=True)
+        return tuple(0.0 if name in PRODUCT else each for name, each in pairs)
+
+    def unread(self, amounts: tuple[float, ...]) -> tuple[float, ...]:
+        """Without what is read."""
+        if "bytes_read" not in self.scope.fields:
+            return amounts
+        pairs = zip(self.scope.fields, amounts, strict=True)
+        return tuple(0.0 if name == "bytes_read" else each for name, each in pairs)

@@ -1,0 +1,270 @@
+"""What a kernel does at least that computes a value of an earlier part itself, instead of reading it.
+
+A buffer at a cut may be filled or not. Where it is not, every kernel that needs its value computes it: from what else is
+filled. A product may also be had from its partial sums (split-K), which takes hardly anything beside reading them; whether
+those are filled makes a level of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import NamedTuple, get_args
+
+from ..choice import How, Key, outside
+from ..cost.model import CostModel, Roofline, Work
+from ..cost.schedule import Schedule
+from ..problem import Problem
+from ..view import Item
+
+FIELDS = tuple(each.name for each in fields(Work) if each.name != "schedule")
+"""What adds up in a Work."""
+
+HOWS: tuple[How, ...] = get_args(How)
+
+INSIDE = Item("Read", "Read", ("inside", ()), ())
+"""Stands for whatever computes a value of what is given within a kernel, instead of reading it."""
+
+Levels = tuple[int, ...]
+"""Of the buffers of a cut: 0 where one is filled, or what is as good as it; else which of :attr:`Beneath.kinds`, from 1."""
+
+
+class Kind(NamedTuple):
+    """How later parts do without a buffer. ``partial``: some kernel reads its partial sums. ``outer``: some kernel computes its
+    values at its own output axes, and not within reductions only."""
+
+    partial: bool
+    outer: bool
+
+
+WAYS = 6
+"""To compute a value that are told apart."""
+
+
+class Once(NamedTuple):
+    """A way to compute a value. ``work``: of a kernel, once, beside the last step. ``schedule``: by which its product runs, if it
+    tiles one."""
+
+    work: Work = Work()
+    schedule: Schedule | None = None
+
+
+@dataclass(frozen=True)
+class Beneath:
+    """What is beneath a value that is made by a part, down to where it is read.
+
+    Attributes:
+        names: the buffers that are as good as the value's, and it, the first of them first.
+        partial: buffers of its partial sums.
+        kinds: how later parts may do without it.
+        once: where partial sums are read or not, for each kind of kernel, and place, at the kernel's output axes or within
+            reductions: what a kernel does, one of these at least.
+        able: the values that can be computed without reading any of ``names``.
+        walks: how a kernel runs that holds a Stream beneath, at its output axes.
+    """
+
+    names: tuple[str, ...]
+    partial: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    once: Mapping[tuple[bool, How, bool], Sequence[Once]] = field(default_factory=dict)
+    able: frozenset[Key] = frozenset()
+    walks: frozenset[Schedule] = frozenset()
+
+    @property
+    def levels(self) -> int:
+        return 1 + len(self.kinds)
+
+
+def beneath(
+    problem: Problem,
+    values: Mapping[str, Sequence[Key]],
+    names: tuple[str, ...],
+    buffers: Sequence[str],
+) -> Beneath:
+    """What is beneath the last of ``names``. ``values``: of each origin. ``buffers``: that may be filled in the same part."""
+    view = problem.view
+    kept = {_holds(problem, name) for name in names}
+    own = {name for name in view.buffers if _holds(problem, name) in kept}
+    sums = (
+        str(read.item.payload[0])
+        for key in _keys(problem, values, names)
+        for option in problem.options[key]
+        if option.item.head == "Reduce"
+        for child in option.children
+        for read in problem.options[child]
+        if read.item.head == "Read"
+    )
+    partial = tuple(name for name in dict.fromkeys(sums) if name in buffers and name not in own)
+    keys = _keys(problem, values, (*names, *partial))
+    made = frozenset(_keys(problem, values, names[-1:]))
+    once: dict[tuple[bool, How, bool], Sequence[Once]] = {}
+    able: frozenset[Key] = frozenset()
+    for read in (True, False) if partial else (False,):
+        barred = own | set(() if read else partial)
+        for how in HOWS:
+            found = _done(problem, keys, made, barred, how)
+            able |= found.keys()
+            for outer in (True, False):
+                there = (ways for key, ways in found.items() if outside(view.free[key[0]]) == outer)
+                once[read, how, outer] = fewest(itertools.chain.from_iterable(there))
+    places = {outside(view.free[key[0]]) for key in able} or {True}
+    kinds = tuple(
+        Kind(read, outer)
+        for read, outer in itertools.product((True, False), sorted(places, reverse=True))
+        if partial or not read
+    )
+    walks = _walks(problem, able)
+    return Beneath(names, partial, kinds, once, able, walks)
+
+
+def _walks(problem: Problem, keys: Iterable[Key]) -> frozenset[Schedule]:
+    """How kernels run that hold a Stream for one of these values."""
+    found: set[Schedule] = set()
+    seen: set[Key] = set()
+    stack = list(keys) if problem.tiling is not None and problem.scans else []
+    while stack:
+        key = stack.pop()
+        if key not in seen:
+            seen.add(key)
+            for option in problem.options[key]:
+                walk = problem.streamed(key, option.item)
+                found |= set() if walk is None else {walk}
+                stack += option.children
+    return frozenset(found)
+
+
+def _done(
+    problem: Problem, keys: Sequence[Key], made: frozenset[Key], barred: set[str], how: How
+) -> Mapping[Key, Sequence[Once]]:
+    """What a kernel does at least beside the last step that computes a value of ``made``, and reads nothing of ``barred``. A value
+    that it cannot compute so is left out. ``keys``: operands first."""
+    ours, bit = frozenset(keys), problem.bit
+    values: dict[Key, Sequence[Once]] = {}
+    found: dict[Key, Sequence[Once]] = {}
+    for key in keys:
+        ways: list[Once] = []
+        made_here: list[Once] = []
+        for option in problem.options[key]:
+            if option.item.head == "Read":
+                if key not in made and option.item.payload[0] not in barred:
+                    ways.append(Once())
+                continue
+            if any(_read_only(problem, child, barred) for child in option.children):
+                continue
+            below = [child for child in option.children if child in ours and bit[child] < bit[key]]
+            if all(child in values for child in below):  # of a circle, what comes later is taken for computed
+                read = _read_at_least(problem, [child for child in option.children if child not in ours])
+                beside = [
+                    _all([read, *each]) for each in itertools.product(*(values[child] for child in below))
+                ]
+                work = problem.work(key, option.item, how)
+                made_here += beside
+                ways += (Once(work + each.work, work.schedule or each.schedule) for each in beside)
+        if ways:
+            values[key] = fewest(ways)
+        if made_here and key in made:
+            found[key] = fewest(made_here)
+    return found
+
+
+def _read_at_least(problem: Problem, keys: Sequence[Key]) -> Once:
+    """What a kernel reads at least for values that can only be read."""
+    buffers = problem.view.buffers
+    sizes = (
+        min(problem.bytes(buffers[str(option.item.payload[0])]) for option in problem.options[key])
+        for key in keys
+        if problem.options[key] and all(option.item.head == "Read" for option in problem.options[key])
+    )
+    return Once(Work(bytes_read=max(sizes, default=0)))
+
+
+def _read_only(problem: Problem, key: Key, names: set[str]) -> bool:
+    """Whether a value can only be read from these buffers."""
+    return all(
+        option.item.head == "Read" and option.item.payload[0] in names for option in problem.options[key]
+    )
+
+
+def _all(each: Sequence[Once]) -> Once:
+    """What a kernel does at least that does all of these, and may share what they do."""
+    schedules = (one.schedule for one in each if one.schedule is not None)
+    return Once(of_fields(max, [one.work for one in each]), next(schedules, None))
+
+
+def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:
+    """A few ways of which each of these does no less than one."""
+    kept: list[Once] = []
+    for way in sorted(ways, key=lambda way: _amounts(way.work)):
+        if not any(other.schedule == way.schedule and _no_more(other, way) for other in kept):
+            kept.append(way)
+    while len(kept) > WAYS:
+        *kept, one, two = kept
+        schedule = one.schedule if one.schedule == two.schedule else None
+        kept.append(Once(of_fields(min, [one.work, two.work]), schedule))
+    return tuple(kept)
+
+
+def _no_more(one: Once, other: Once) -> bool:
+    return all(map(float.__le__, _amounts(one.work), _amounts(other.work)))
+
+
+def _amounts(work: Work) -> tuple[float, ...]:
+    return tuple(float(getattr(work, name)) for name in FIELDS)
+
+
+def of_fields(choose: Callable[[Iterable[float]], float], works: Sequence[Work]) -> Work:
+    """Of each field the least or most of any of these."""
+    make: Callable[..., Work] = Work
+    return make(*(choose(getattr(work, name) for work in works) for name in FIELDS)) if works else Work()
+
+
+@cache
+def computing(schedule: Schedule) -> Schedule:
+    """The same without what it moves."""
+    return replace(schedule, staged_bytes=0.0)
+
+
+def undominated(model: CostModel, works: Iterable[Work]) -> list[Work]:
+    """Of what kernels may do, each with how they run, that which with some more arithmetic takes less than with each other."""
+    if not isinstance(model, Roofline):
+        return []
+    more = (Work(), Work(ops=1e9), Work(ops=1e9, epilogue_ops=1e9), Work(flops=1e12), Work(vector_flops=1e12))
+    found: dict[tuple[float, ...], Work] = {}
+    for work in works:
+        each = replace(work, schedule=work.schedule and computing(work.schedule))
+        found.setdefault(tuple(model.kernel(each + other) for other in more), each)
+    kept = [
+        seconds
+        for seconds in found
+        if not any(other != seconds and _below(other, seconds) for other in found)
+    ]
+    return [found[seconds] for seconds in sorted(kept)]
+
+
+def _below(one: Sequence[float], other: Sequence[float]) -> bool:
+    return all(map(float.__le__, one, other))
+
+
+def combined(counts: Sequence[int]) -> list[Levels]:
+    """All levels of buffers that have so many each; first that of all filled."""
+    return list(itertools.product(*map(range, counts)))
+
+
+def origins(problem: Problem, names: Iterable[str]) -> list[str]:
+    """What buffers hold, wherever it is needed."""
+    ways = (way for name in names for way in problem.view.buffers[name].ways)
+    return list(dict.fromkeys(problem.view.origin(way.root) for way in ways))
+
+
+def _keys(problem: Problem, values: Mapping[str, Sequence[Key]], names: Iterable[str]) -> list[Key]:
+    """The values of buffers, operands first."""
+    found = (key for origin in origins(problem, names) for key in values.get(origin, ()))
+    return sorted(found, key=problem.bit.__getitem__)
+
+
+def _holds(problem: Problem, name: str) -> tuple[frozenset[str], int, object]:
+    """What a buffer holds: two of the same are one."""
+    buffer = problem.view.buffers[name]
+    return frozenset(way.root for way in buffer.ways), problem.bytes(buffer), buffer.dtype
