@@ -95,7 +95,7 @@ def columns(
     rest = float("inf")
     candidates: list[tuple[float, Search, Way, Label, Held]] = []
     count = 0
-    written = Work(bytes_written=scope.written.get(buffer.cls, scope.problem.bytes(buffer)))
+    written = Work(bytes_written=scope.problem.bytes(buffer))
     for way in {way.root: way for way in reversed(buffer.ways)}.values():
         root: Key = (way.root, False)
         for case in scope.cases(root) if root in scope.position else ():

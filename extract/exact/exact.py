@@ -3,7 +3,7 @@
 The cost is that of ``choice.py``: of each kernel by itself, as :func:`~tinyc.extract.pricing.priced` says. So what is
 chosen is, for each buffer that is filled, one of the kernels that may fill it (``columns.py``): a class with its nodes, each
 with buffer edges to what it reads, and the program is a DAG extraction of those (``dag.py``, ``ilp.py``). Long programs are
-bounded part by part (``parts.py``).
+bounded part by part (``parts.py``), for each way in which what lies between two parts may be had (``inside.py``).
 
 What the bound takes for granted: a kernel that does more of any work costs no less, and hides no more arithmetic behind
 its memory than one that reads everything at full bandwidth does. What is stored (reductions that would be computed twice,
@@ -123,7 +123,7 @@ def _steps(answer: Answer, before: Iterable[Levels]) -> Mapping[tuple[Levels, Le
     """What a part costs at least, by what is filled; nothing, where it is not known."""
     if answer.solved is not None:
         return answer.solved.bounds
-    after = combined([5] * len(answer.part.made))
+    after = combined([7] * len(answer.part.made))
     return {each: 0.0 for each in itertools.product(before, after)}
 
 

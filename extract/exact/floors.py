@@ -42,7 +42,7 @@ class Floor:
         if self.written is None and not scope.roofline:
             return 0.0
         moved: Work | None = None
-        charged = reads & scope.inside and scope.roofline and scope.given.charged(levels)
+        charged = reads & scope.inside and scope.roofline and (levels is None or scope.part.charged(levels))
         if self.written is not None and not charged:
             moved = self.written + Work(bytes_read=scope.bytes(reads))
         least = float("inf")

@@ -79,16 +79,6 @@ class Given:
         kind = known.kinds[level - 1]
         return known.once.get((kind.partial, how, outer), ()) if outer <= kind.outer else ()
 
-    def charged(self, levels: Levels | None) -> bool:
-        """Whether some of what is computed of what is given is charged where that is made."""
-        if levels is None:
-            return True
-        known = self.part.known
-        return any(
-            level and not (name in known and known[name].kinds[level - 1].partial)
-            for name, level in zip(self.part.given, levels, strict=True)
-        )
-
     def allowed(self, reads: int, levels: Levels) -> bool:
         """Whether values of what is given may be computed as in these reads."""
         at = dict(zip(self.part.given, levels, strict=True))

@@ -1,8 +1,8 @@
 """What a kernel does at least that computes a value of an earlier part itself, instead of reading it.
 
-A buffer at a cut may be filled or not. Where it is not, every kernel that needs its value computes it: from what else is
-filled. A product may also be had from its partial sums (split-K), which takes hardly anything beside reading them; whether
-those are filled makes a level of its own.
+A buffer at a cut may be filled or not. Where it is not, every kernel that needs its value computes it, from what else is
+filled. A sum may be had from the product that was added, and a product from its partial sums (split-K), which takes hardly
+anything beside reading them: whether those are filled makes levels of its own.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ Levels = tuple[int, ...]
 
 
 class Kind(NamedTuple):
-    """How later parts do without a buffer. ``partial``: some kernel reads its partial sums. ``outer``: some kernel computes its
-    values at its own output axes, and not within reductions only."""
+    """How later parts do without a buffer. ``partial``: some kernel reads what it is made of, in a buffer that is as good or holds
+    partial sums. ``outer``: some kernel computes its values at its own output axes, and not within reductions only. ``deep``:
+    some of what those kernels compute is charged in an earlier part."""
 
     partial: bool
     outer: bool
+    deep: bool
 
 
 WAYS = 6
@@ -56,16 +58,16 @@ class Beneath:
     """What is beneath a value that is made by a part, down to where it is read.
 
     Attributes:
-        names: the buffers that are as good as the value's, and it, the first of them first.
-        partial: buffers of its partial sums.
+        name: its buffer.
+        partial: buffers that are as good (``mates.py``), or of partial sums.
         kinds: how later parts may do without it.
         once: where partial sums are read or not, for each kind of kernel, and place, at the kernel's output axes or within
             reductions: what a kernel does, one of these at least.
-        able: the values that can be computed without reading any of ``names``.
+        able: the values that can be computed without reading ``name``.
         walks: how a kernel runs that holds a Stream beneath, at its output axes.
     """
 
-    names: tuple[str, ...]
+    name: str
     partial: tuple[str, ...] = ()
     kinds: tuple[Kind, ...] = ()
     once: Mapping[tuple[bool, How, bool], Sequence[Once]] = field(default_factory=dict)
@@ -80,25 +82,31 @@ class Beneath:
 def beneath(
     problem: Problem,
     values: Mapping[str, Sequence[Key]],
-    names: tuple[str, ...],
+    name: str,
+    mates: Sequence[str],
     buffers: Sequence[str],
 ) -> Beneath:
-    """What is beneath the last of ``names``. ``values``: of each origin. ``buffers``: that may be filled in the same part."""
+    """What is beneath the values of ``name``. ``values``: of each origin. ``mates``: buffers that are as good. ``buffers``: that may
+    be filled in the same part."""
     view = problem.view
-    kept = {_holds(problem, name) for name in names}
-    own = {name for name in view.buffers if _holds(problem, name) in kept}
+    own = {other for other in view.buffers if _holds(problem, other) == _holds(problem, name)}
     sums = (
         str(read.item.payload[0])
-        for key in _keys(problem, values, names)
+        for key in _keys(problem, values, (*mates, name))
         for option in problem.options[key]
         if option.item.head == "Reduce"
         for child in option.children
         for read in problem.options[child]
         if read.item.head == "Read"
     )
-    partial = tuple(name for name in dict.fromkeys(sums) if name in buffers and name not in own)
-    keys = _keys(problem, values, (*names, *partial))
-    made = frozenset(_keys(problem, values, names[-1:]))
+    as_good = {
+        other for other in view.buffers for mate in mates if _holds(problem, other) == _holds(problem, mate)
+    }
+    partial = tuple(
+        each for each in dict.fromkeys((*sorted(as_good), *sums)) if each in buffers and each not in own
+    )
+    keys = _keys(problem, values, (name, *partial))
+    made = frozenset(_keys(problem, values, (name,)))
     once: dict[tuple[bool, How, bool], Sequence[Once]] = {}
     able: frozenset[Key] = frozenset()
     for read in (True, False) if partial else (False,):
@@ -111,12 +119,12 @@ def beneath(
                 once[read, how, outer] = fewest(itertools.chain.from_iterable(there))
     places = {outside(view.free[key[0]]) for key in able} or {True}
     kinds = tuple(
-        Kind(read, outer)
-        for read, outer in itertools.product((True, False), sorted(places, reverse=True))
-        if partial or not read
+        Kind(read, outer, deep)
+        for read, outer, deep in itertools.product((True, False), sorted(places, reverse=True), (True, False))
+        if (partial if read else deep)
     )
     walks = _walks(problem, able)
-    return Beneath(names, partial, kinds, once, able, walks)
+    return Beneath(name, partial, kinds, once, able, walks)
 
 
 def _walks(problem: Problem, keys: Iterable[Key]) -> frozenset[Schedule]:
@@ -148,8 +156,9 @@ def _done(
         made_here: list[Once] = []
         for option in problem.options[key]:
             if option.item.head == "Read":
-                if key not in made and option.item.payload[0] not in barred:
-                    ways.append(Once())
+                other = str(option.item.payload[0])
+                if key not in made and other not in barred:
+                    ways.append(Once(Work(bytes_read=problem.bytes(problem.view.buffers[other]))))
                 continue
             if any(_read_only(problem, child, barred) for child in option.children):
                 continue

@@ -1,8 +1,8 @@
 """Buffers that are as good as one: a value that is used for one other alone, and that other. h W, and x + h W.
 
 Which of the two is stored changes little, but a choice that stores h W reads it and x wherever it needs the sum, and that of
-each layer before. A program is cut where the sum is stored (``cuts.py``); whether it is this or that makes no difference to a
-bound (``scope.py``).
+each layer before. A program is cut where the sum is stored (``cuts.py``); that h W is stored instead is a level of its own
+(``inside.py``).
 """
 
 from __future__ import annotations

@@ -55,6 +55,13 @@ class Part:
         """What may be filled of what is given."""
         return combined([self.known[name].levels if name in self.known else 2 for name in self.given])
 
+    def charged(self, levels: Levels) -> bool:
+        """Whether some of what is computed of what is given, at these levels, is charged where that is made."""
+        return any(
+            level and (name not in self.known or self.known[name].kinds[level - 1].deep)
+            for name, level in zip(self.given, levels, strict=True)
+        )
+
 
 class _Program:
     """What the parts of one program ask of it."""
@@ -143,7 +150,11 @@ def _between(
     part = _walk(program, before.names, after.names, valued)
     groups = {
         name: beneath(
-            problem, program.values, group(problem, mate, name, part.buffers, part.given), part.buffers
+            problem,
+            program.values,
+            name,
+            group(problem, mate, name, part.buffers, part.given)[:-1],
+            part.buffers,
         )
         for name in valued
         if name in part.buffers and name not in outputs
@@ -278,7 +289,7 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
         places = frozenset(keys[key] for key in each.able if key in keys)
         rows.append((buffers[name], each.levels, tuple(each.once.items()), places, each.walks))
     for each in part.groups.values():
-        names = (*each.names, *each.partial)
+        names = (each.name, *each.partial)
         rows.append((len(each.partial), *(buffers.setdefault(name, len(buffers)) for name in names)))
     for name in list(buffers):
         buffer = view.buffers[name]

@@ -53,12 +53,8 @@ class Scope:
             self.chained |= firsts(problem, chains(problem, part.options, apart))
             self.same |= self.chained
             self.same = {name: self.same.get(other, other) for name, other in self.same.items()}
-        self.written: dict[str, int] = {}
-        self.mated = self._mated()
         self.bits |= {name: self.bits[other] for name, other in self.same.items()}
-        self.standing = frozenset(
-            {*self.chained.values(), *self.mated.values()}
-        )  # for buffers of other types
+        self.standing = frozenset(self.chained.values())  # for buffers of other types
         self.buffers = tuple(name for name in part.buffers if name not in self.same)
         self.inside = 1 << len(names)  # for what is computed of what is given
         self.given = Given(self, self.inside << 1)
@@ -109,29 +105,13 @@ class Scope:
                 found[name] = other
         return found
 
-    def _mated(self) -> dict[str, str]:
-        """Of what is made, the first of the buffers that are as good as it: to fill it costs the least, if no more is written for
-        it than for any of them."""
-        found: dict[str, str] = {}
-        buffers = self.problem.view.buffers
-        for made, each in self.part.groups.items():
-            first, *others = each.names
-            if not others:
-                continue
-            found[made] = first
-            self.same.pop(first, None)  # it is no later step of a chain
-            self.chained.pop(first, None)
-            self.same |= dict.fromkeys(others, first)
-            self.written[first] = min(self.problem.bytes(buffers[name]) for name in each.names)
-        return found
-
     def grouped(self, root: Key) -> frozenset[Key]:
         """A value of what is made, and all that only it is made of, in the buffers that are as good as its and in those of its
         partial sums."""
         view = self.problem.view
         for each in self.part.groups.values():
-            if view.origin(root[0]) in origins(self.problem, each.names):
-                found = origins(self.problem, (*each.names, *each.partial))
+            if view.origin(root[0]) in origins(self.problem, (each.name,)):
+                found = origins(self.problem, (each.name, *each.partial))
                 return frozenset({root, *(key for key in self.order if view.origin(key[0]) in found)})
         return frozenset({root})
 

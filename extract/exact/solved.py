@@ -17,7 +17,6 @@ from .columns import Column, Columns, columns
 from .dag import Dag, Node, components, taken
 from .ilp import Limits, solve
 from .inside import INSIDE, Beneath, Kind, Levels, combined
-from .mates import lifted
 from .parts import Part, canonical
 from .proof import Effort
 from .scope import Scope
@@ -136,11 +135,16 @@ def _solved(
 def _states(part: Part) -> Iterator[tuple[Levels, Levels]]:
     """What may be filled of what a part is given, and of what it makes."""
     ends = [_group(part, name).levels if name in part.targets else 1 for name in part.made]
-    yield from itertools.product(part.levels, combined(ends))
+    for given, made in itertools.product(part.levels, combined(ends)):
+        kinds = [
+            _group(part, name).kinds[level - 1] for name, level in zip(part.made, made, strict=True) if level
+        ]
+        if all(not kind.partial or kind.deep == part.charged(given) for kind in kinds):
+            yield given, made
 
 
 def _group(part: Part, name: str) -> Beneath:
-    return part.groups.get(name, Beneath((name,), kinds=(Kind(False, True),)))
+    return part.groups.get(name, Beneath(name, kinds=(Kind(False, True, True),)))
 
 
 def _weighed(scope: Scope, meter: Meter) -> tuple[dict[str, Columns], dict[str, float]] | None:
@@ -211,14 +215,22 @@ class _Dag:
         self.within: dict[tuple[str, int], list[tuple[int, Node]]] = {}
         for name, keys in self.part.targets.items():
             most = worth.get(scope.same.get(name, name), float("inf"))
-            ways = within(scope, [key for key in keys if key in scope.position], most)
+            ways = within(scope, [key for key in keys if key in scope.position], 2 * most)
             group = _group(self.part, name)
-            partial = sum({scope.bits[other] for other in group.partial})
+            partial = {scope.bits[other] for other in group.partial}
             for level, kind in enumerate(group.kinds, 1):
-                there = [way for way in ways if way.some or bool(way.reads & partial) == kind.partial]
+                there = [way for way in ways if way.outer <= kind.outer]
+                if kind.partial:  # one of them is read, by a kernel that may hide all else that it does here
+                    there = [
+                        way._replace(reads=way.reads | bit, seconds=0.0)
+                        for way in there
+                        for bit in partial
+                        if way.some or way.reads & bit
+                    ]
+                else:
+                    there = [way for way in there if way.some or not way.reads & sum(partial)]
                 self.within[name, level] = [
-                    (way.marks, Node(0.0 if kind.partial else way.seconds, (), self.names(way.reads)))
-                    for way in best(way for way in there if way.outer <= kind.outer)
+                    (way.marks, Node(way.seconds, (), self.names(way.reads))) for way in best(there)
                 ]
 
     def names(self, reads: int) -> tuple[str, ...]:
@@ -288,7 +300,7 @@ def _agreed(
     chosen: dict[int, Picked] = {}
     for number, name in enumerate(buffers):
         filled = scope.same.get(name, name) if name in read and name not in scope.chained else name
-        kernel = kernels.get(scope.mated.get(name, filled))
+        kernel = kernels.get(filled)
         # a buffer that is filled as another is has kernels of its own
         if kernel is not None and (kernel.buffer.cls == name or name not in kernels):
             roots = [way.root for way in problem.view.buffers[name].ways]
@@ -308,14 +320,7 @@ def _kernel(scope: Scope, name: str, column: Column) -> Kernel | None:
             if read is None:
                 return None
             items[key] = read
-    made = next((each for each, first in scope.mated.items() if first == name), name)
-    if made == name:
-        return priced(problem, problem.view.buffers[name], column.way, items)
-    for way in problem.view.buffers[made].ways:
-        above = lifted(problem, items, (column.way.root, False), (way.root, False), frozenset(part.given))
-        if above is not None:
-            return priced(problem, problem.view.buffers[made], way, above)
-    return None
+    return priced(problem, problem.view.buffers[name], column.way, items)
 
 
 def _read(problem: Problem, part: Part, key: Key) -> Item | None:

@@ -294,10 +294,12 @@ def test_parts_lie_between_cuts_and_equal_layers_are_cut_alike() -> None:
     assert len(set(prices)) < len(prices) / 2
 
 
-LARGE_LAYERS = [(512, 512, "fp16"), (384, 640, "fp16"), (1024, 768, "bf16"), (640, 896, "fp16")]
+LARGE_LAYERS = [(640, 896, "fp16"), (1024, 768, "bf16")]
+LAYERS = [*LARGE_LAYERS, (512, 512, "fp16"), (384, 640, "fp16")]
 DEEP = [
-    *(("cpu", *size) for size in (*LARGE_LAYERS, (32, 64, "fp32"), (128, 256, "fp32"))),
-    *((target, *size) for target in ("sm80", "sm90") for size in LARGE_LAYERS),
+    *(("cpu", *size) for size in (*LAYERS, (32, 64, "fp32"), (128, 256, "fp32"))),
+    *(("sm80", *size) for size in (*LAYERS, (512, 512, "fp32"))),
+    *(("sm90", *size) for size in LARGE_LAYERS),
 ]
 
 
