@@ -39,11 +39,11 @@ def within(scope: Scope, keys: Iterable[Key], most: float) -> list[Within]:
             search = Search(scope, case, most, Work())
             search.run(key, LABELS)
             for label, held in search.found:
-                if label.items()[key].head != "Read":
+                seconds = max(0.0, search.floor(label, held))
+                if label.items()[key].head != "Read" and seconds < float("inf"):
                     kinds = dict(held)
                     product = kinds.get("product")
                     base, copy = (product, None) if "base" in kinds else (None, product)
-                    seconds = max(0.0, search.floor(label, held))
                     reads = label.reads & scope.filled
                     found.append(Within(reads, label.reads, seconds, base, copy, False, outer))
             if search.least < float("inf"):
