@@ -24,7 +24,7 @@ FIELDS = tuple(each.name for each in fields(Work) if each.name != "schedule")
 
 HOWS: tuple[How, ...] = get_args(How)
 
-INSIDE = Item("Read", "Read", ("inside", ()), ())
+INSIDE = Item("Read", "inside", ("inside", ()), ())
 """Stands for whatever computes a value of what is given within a kernel, instead of reading it."""
 
 Levels = tuple[int, ...]

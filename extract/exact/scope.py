@@ -383,7 +383,8 @@ class Scope:
             fresh = self.edges[stack.pop()] - found
             found |= fresh
             stack += fresh
-        return frozenset(option.item.head for key in found for option in self.options[key])
+        items = (option.item for key in found for option in self.options[key])
+        return frozenset(item.op if item is INSIDE else item.head for item in items)
 
     @cached_property
     def _everywhere(self) -> frozenset[str]:
@@ -392,7 +393,9 @@ class Scope:
 
     def cases(self, root: Key, anywhere: bool = False) -> list[Case]:
         """The kinds of kernels that there may be from ``root``. ``anywhere``: that hold it, and what is in other parts."""
-        heads = self._everywhere if anywhere else self._heads(root)
+        heads = self._heads(root)
+        if anywhere or INSIDE.op in heads:  # beneath what is given, there may be anything
+            heads |= self._everywhere
         tiled = [case for case in self.tiled if case.name != "scan" or "Scan" in heads]
         return [*tiled, LOOPS] if "Contract" in heads else [LOOPS]
 

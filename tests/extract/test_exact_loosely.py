@@ -137,6 +137,11 @@ def test_the_bound_of_parts_holds(seeds: range, target: str, monkeypatch: pytest
     assert sum(known) > len(known) / 2
 
 
+def test_a_kernel_may_tile_a_product_beneath_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of a part without a product were taken for loops, also where they go on in a part with one."""
+    assert held(*chosen_from(stack(17), "cpu"), monkeypatch)
+
+
 @pytest.mark.parametrize("target", ["sm80", "sm90"])
 def test_a_chain_of_two_types_is_filled_as_either(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops that store bf16 have fewer threads than those that store the same as fp32, and may take longer: the bound was above
