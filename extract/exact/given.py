@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,10 @@ class Given:
         self._once: dict[tuple[int, How, Levels | None], Sequence[Way]] = {}
         self._hosts: dict[Case, Sequence[Schedule | None]] = {}
 
+    def known(self, key: Key) -> bool:
+        """Whether it is known what a kernel does that computes a value, what it reads among it."""
+        return key in self._name
+
     def mark(self, key: Key) -> int:
         """The bits of computing a value."""
         free = self.problem.view.free[key[0]]
@@ -57,11 +62,7 @@ class Given:
                     # a row is kept of what is at the output axes
                     kept = outer or how != "rows" or rows
                     more = self._computed(name, how if kept else "tiled", outer, levels)
-                    ways = [
-                        Once(way.work + each.work, way.schedule or each.schedule)
-                        for way in ways
-                        for each in more
-                    ]
+                    ways = [_both(way, each) for way in ways for each in more]
             known = [(self.scope.amounts(way.work), way.schedule) for way in fewest(ways)]
             self._once[kinds, how, levels] = known
         return known
@@ -126,3 +127,9 @@ class Given:
             return amounts
         pairs = zip(self.scope.fields, amounts, strict=True)
         return tuple(0.0 if name == "bytes_read" else each for name, each in pairs)
+
+
+def _both(one: Once, two: Once) -> Once:
+    """What a kernel does that computes a value in two places, or two values: what both read is read once."""
+    read = max(one.work.bytes_read, two.work.bytes_read)
+    return Once(replace(one.work + two.work, bytes_read=read), one.schedule or two.schedule)

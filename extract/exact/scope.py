@@ -292,7 +292,8 @@ class Scope:
         bit = self.bits[str(item.payload[0])]
         if item is not INSIDE:
             return bit
-        return self.inside | self.given.mark(key) | (bit if key in self.part.inside_reads else 0)
+        reading = key in self.part.inside_reads and not self.given.known(key)
+        return self.inside | self.given.mark(key) | (bit if reading else 0)
 
     def work(self, position: int, number: int, case: Case) -> tuple[tuple[float, ...], Held]:
         """The work of an option, and what of it decides how the whole kernel runs."""
