@@ -8,7 +8,7 @@ from typing import Literal
 
 from tinyc.ir.index import Affine
 
-from .cost.model import Work, loop_points, points, weight
+from .cost.model import Work, points, weight
 from .cost.schedule import Schedule
 from .view import LEVEL, Buffer, Item, View, Way, axis_id
 
@@ -16,9 +16,11 @@ Key = tuple[str, bool]
 """An expression class, and whether it must be loadable: a Read behind widening casts and zero-filled guards."""
 
 
-How = Literal["loops", "tiled", "rows", "scanned"]
-"""How a kernel computes its contraction: as loops; in tiles; in tiles of whole rows, which are kept for other reductions;
-or in tiles under a scan."""
+How = Literal["loops", "walked", "tiled", "rows", "scanned"]
+"""How a kernel computes its contraction: as loops; as loops beside a Stream, which cuts its rows in its own way; in tiles; in
+tiles of whole rows, which are kept for other reductions; or in tiles under a scan."""
+
+LOOPED: tuple[How, ...] = ("loops", "walked")
 
 
 @dataclass(frozen=True)
@@ -102,10 +104,10 @@ def item_work(
         count, outer = points((*free, *axes)), outside(free)
         if how == "rows" and not outer:
             return Work(values=2)
-        if how != "loops" and m and n and (outer or how == "scanned"):
+        if how not in LOOPED and m and n and (outer or how == "scanned"):
             return _product(2 * count, view, item.children) + Work(values=2, schedule=schedule)
         again = weight("Reduce") + 1  # untiled: a product and a step of a reduction per point
-        return Work(ops=again * loop_points(free) * points(axes), values=2)
+        return Work(ops=again * count, values=2)
     if item.head == "Scan":
         rows = points(view.free[cls])
         each = weight("Scan") * points(bound_axes(item)) + weight("Row")
@@ -117,7 +119,7 @@ def item_work(
             return _product(2 * count, view, item.children[1:]) + Work(values=2)
         return Work(ops=weight("Stream") * count, values=1)
     if item.head == "Reduce":
-        turns = loop_points(view.free[cls]) * points(bound_axes(item))
+        turns = points((*view.free[cls], *bound_axes(item)))
         return Work(ops=weight("Reduce") * turns, values=1)
     if item.head == "Within":
         return Work(guards=points(view.free[cls]), values=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .choice import COPYING, Kernel, Key, acyclic, as_copy, evaluations, tiles
+from .choice import COPYING, How, Kernel, Key, acyclic, as_copy, evaluations, tiles
 from .cost.model import Work
 from .problem import Problem
 from .view import Buffer, Item, Way
@@ -29,10 +29,12 @@ def priced(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Item]
     how = tiles(view, items, problem.row)
     # of few points, a product in loops may take less than in tiles
     found: list[Kernel] = []
-    for each in (how, "loops") if how != "loops" and problem.tiling else (how,):
+    loops: How = "walked" if any(problem.streamed(key, items[key]) for key in keys) else "loops"
+    how = loops if how == "loops" else how
+    for each in dict.fromkeys((how, loops) if problem.tiling else (how,)):
         work = moved
         for key in keys:
-            work += problem.work(key, items[key], each)
+            work += problem.work(key, items[key], each, way.shape)
         if all(item.head in COPYING for item in items.values()):
             work = as_copy(work)
         work = problem.spread(work, way.shape, items, problem.element(buffer))

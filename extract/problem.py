@@ -11,11 +11,14 @@ from functools import cached_property
 from tinyc.ir.dtypes import DType
 from tinyc.ir.resources import WARP
 
-from .choice import How, Key, Row, along, as_copy, children_of, item_work, outside, tileable
-from .cost.model import CostModel, Work, points, weight
+from .choice import LOOPED, How, Key, Row, along, as_copy, children_of, item_work, outside, tileable
+from .cost.model import CostModel, Work, along_row, points, repeats, weight
 from .cost.schedule import Schedule, two_passes
 from .tiling import Tiling
 from .view import LEVEL, Buffer, Item, View, Way, axis_extent, axis_id
+
+UNKNOWN_EXTENT = 64
+"""Taken for an outer axis that something is computed again for, while its extent is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +96,12 @@ class Problem:
         }
         return other
 
-    def work(self, key: Key, item: Item, how: How = "tiled") -> Work:
-        """The work of an item in a kernel; a contraction that is tiled by itself has the Schedule that suits it best."""
+    def work(self, key: Key, item: Item, how: How = "tiled", shape: Sequence[int] | None = None) -> Work:
+        """The work of an item in a kernel; a contraction that is tiled by itself has the Schedule that suits it best.
+        ``shape``: what the kernel fills; where it is not known, the item does that much at least."""
         tiled = (
             item.head == "Contract"
-            and how != "loops"
+            and how not in LOOPED
             and (how == "scanned" or outside(self.view.free[key[0]]))
         )
         schedule = self._schedule(key, item, how == "rows") if tiled else None
@@ -105,13 +109,61 @@ class Problem:
         moved = self.bytes(self.view.buffers[str(item.payload[0])]) if read else 0
         moved = moved if moved > self.model.hardware.near else 0
         gathered = self._gathers.get((key[0], item), 0.0) if key[1] else 0.0
-        work = item_work(self.view, key[0], item, how, schedule, moved, gathered)
+        work = self.repeated(
+            item_work(self.view, key[0], item, how, schedule, moved, gathered), key, item, how, shape
+        )
         if self.tiling is None or how not in ("tiled", "rows") or key[1] or item.head == "Contract":
             return work
         return replace(work, epilogue_ops=work.ops)  # beside the product and what is loaded for it
 
+    def repeated(self, work: Work, key: Key, item: Item, how: How, shape: Sequence[int] | None) -> Work:
+        """The work of an item as often as a kernel that fills ``shape`` computes it."""
+        if key[1]:  # loaded with the tiles of a contraction
+            return work
+        free = self.view.free[key[0]]
+        outputs = {axis_id(axis) for axis in free if axis_id(axis) < LEVEL}
+        summed = item.head in REDUCING or len(outputs) < len(free)
+        read = self.fetched(key, item) if summed else 0.0
+        if self.tiling is not None and summed and not outputs:
+            return replace(work, block_ops=work.ops, block_bytes=read)
+        blocks = self.tiling is not None and how == "loops"
+        if shape is None or not (blocks or looped(item, work)):
+            return work
+        shape = [size for size in shape if size > 1]  # others have no axis
+        times = repeats(outputs, shape, blocks)
+        ops = work.ops * times
+        work = replace(work, ops=ops, guards=work.guards * times)
+        if not (blocks and summed):
+            return work
+        row = along_row(outputs, shape)
+        return replace(work, row_ops=row * ops, row_bytes=row * read * times, reread_bytes=read * (times - 1))
+
+    def fetched(self, key: Key, item: Item) -> float:
+        """The bytes of the elements that a Read fetches into a GPU's block, each as often as it is computed."""
+        if self.tiling is None or item.head != "Read" or item.op == "inside":
+            return 0.0
+        buffer = self.view.buffers[str(item.payload[0])]
+        if (
+            buffer.dtype is None
+        ):  # an input of the program, of which the e-graph knows no more: taken to be fetched once
+            return float(self.bytes(buffer))
+        return points(self.view.free[key[0]]) * buffer.dtype.itemsize
+
+    def _guessed(self, key: Key, item: Item, how: How = "tiled") -> Work:
+        """The same where nothing is known of the kernel: an axis that lies outside of those that a reduction depends on is
+        taken to repeat it, and on a GPU all that it is made of."""
+        work, free = item_work(self.view, key[0], item, how), self.view.free[key[0]]
+        outputs = {axis_id(axis) for axis in free if axis_id(axis) < LEVEL}
+        nested = self.tiling is not None and len(outputs) < len(free) and not key[1]
+        if not (nested or looped(item, work)):
+            return work
+        skipped = sum(number not in outputs for number in range(max(outputs, default=-1)))
+        if nested and not outputs:
+            skipped = 1
+        return replace(work, ops=work.ops * UNKNOWN_EXTENT**skipped)
+
     def _option(self, key: Key, item: Item) -> Option:
-        own = self.model.seconds(item_work(self.view, key[0], item, "scanned" if self.scans else "tiled"))
+        own = self.model.seconds(self._guessed(key, item, "scanned" if self.scans else "tiled"))
         untiled = copied = 0.0
         if item.head == "Read":
             work = self.work(key, item)
@@ -123,7 +175,7 @@ class Problem:
             and any(each.head == "Contract" for each in self.view.items[key[0]])
         ):
             # a product as loops: of few results, most of the machine stands idle as it does where they are tiles
-            turns = item_work(self.view, key[0], item)
+            turns = self._guessed(key, item)
             outer = (axis for axis in self.view.free[key[0]] if axis_id(axis) < LEVEL)
             shape = [axis_extent(axis) for axis in sorted(outer, key=axis_id)]
             idle = self.model.kernel(self.spread(turns + turns, shape, {})) - self.model.kernel(turns + turns)
@@ -132,7 +184,7 @@ class Problem:
             walk = self._walks[key[0]]
             own *= self.idle((walk.blocks, walk.threads))
         if item.head == "Contract":
-            loops = self.model.seconds(item_work(self.view, key[0], item, "loops"))
+            loops = self.model.seconds(self._guessed(key, item, "loops"))
             own = max(own, self._scheduled(key, item))
             untiled = max(loops - own, 0.0)
         return Option(item, children_of(key, item), own, untiled, copied)
@@ -290,6 +342,14 @@ class Problem:
         for extent in buffer.shape:
             size *= extent
         return size
+
+
+REDUCING = frozenset({"Reduce", "Contract", "Scan", "Stream"})
+
+
+def looped(item: Item, work: Work) -> bool:
+    """Whether an item that does this work is a reduction in loops."""
+    return item.head == "Reduce" or (item.head == "Contract" and work.ops > 0)
 
 
 def _order(view: View) -> list[Key]:

@@ -11,7 +11,7 @@ from tinyc.egraph.graph import Argument
 from tinyc.ir.index import Affine
 from tinyc.ir.resources import ADDRESSING, GROUP, THREADS, WARP, Limits
 
-from .cost.schedule import LOOP_REGISTERS, Schedule, attainment, gathered, streaming
+from .cost.schedule import Schedule, attainment, gathered, loops, streaming
 from .plans.candidate import Candidate, decoded
 from .view import LEVEL, Item, View, axis_extent, axis_id
 
@@ -68,10 +68,10 @@ class Tiling:
             points, width = candidate.tile[1], max(1, candidate.width)
             threads = -(-points // (width * WARP)) * WARP
             blocks = outer * -(-last // points)
-            yield Schedule("loops", blocks, threads, LOOP_REGISTERS, vector_bytes=width * each)
+            yield loops(blocks, threads, width * each, outer)
         if not known:
             blocks = -(-math.prod(shape) // THREADS)
-            yield Schedule("loops", blocks, THREADS, LOOP_REGISTERS, vector_bytes=self.limits.access_bytes)
+            yield loops(blocks, THREADS, size or self.limits.access_bytes, outer)
 
     @cached_property
     def rows(self) -> dict[tuple[int, int], tuple[Candidate, ...]]:

@@ -27,7 +27,7 @@ from tinyc.ir.rows import kept_rows
 from tinyc.ir.streams import Walk, walk_of
 
 from .hardware import Hardware
-from .model import MATRIX, CostModel, Roofline, Work, terms_of, weight
+from .model import MATRIX, CostModel, Roofline, Work, along_row, repeats, terms_of, weight
 from .schedule import schedule_of
 from .traffic import traffic
 
@@ -56,28 +56,37 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
     """All arithmetic, and the work of a kernel."""
     sizes = axis_sizes(region)
     free = free_axes(region)
-    order = [axis.name for axis in region.iters]
+    shape = [axis.size for axis in region.iters]
+    types = {ref.name: ref.dtype for ref in region.inputs}
+    place = {axis.name: number for number, axis in enumerate(region.iters)}
+    schedule = schedule_of(region, plan, hardware.limits) if hardware.sms else None
     walk = walk_of(region)
     tiled = _tiled_lets(region, plan, walk)
     scanned: set[tuple[str, tuple[Axis, ...]]] = set()
     kept = _kept(region, plan) if hardware.rows else frozenset()
     after = _epilogue(region, plan, kept) if tiled and hardware.sms else frozenset()
-    flops = ops = epilogue = guards = 0.0
+    blocks = schedule is not None and schedule.algo == "loops" and not tiled and walk is None
+    flops = ops = epilogue = guards = along = same = reread = along_bytes = same_bytes = 0.0
     products: dict[bool, float] = {True: 0.0, False: 0.0}  # of matrix units, of others
     for let in region.lets:
         if let.name in kept:
             continue  # the row is there already
         count = math.prod(sizes[name] for name in free[let.name])
-        product = simple = 0.0
+        product = simple = tests = 0.0
+        outputs = {place[name] for name in free[let.name] if name in place}
+        summed = isinstance(let.value, Reduce | Stream) or len(outputs) < len(free[let.name])
+        loaded = bool(tiled) and walk is None and let.name not in after
+        everywhere = schedule is not None and summed and not outputs and not loaded
+        repeated = not everywhere and (blocks or isinstance(let.value, Reduce))
+        again = repeats(outputs, shape, blocks) if repeated else 1.0
         match let.value:
             case Reduce(_, axes, _):
                 inner = math.prod(axis.size for axis in axes)
-                repeats = _repeats(free[let.name], order, sizes)
                 flops += count * inner
                 if let.name in tiled:
                     product = count * inner
                 else:
-                    simple = weight("Reduce") * count * inner * repeats
+                    simple = weight("Reduce") * count * inner
             case Stream(axes, score, _, _):
                 inner = math.prod(axis.size for axis in axes)
                 flops += 2 * count * inner
@@ -97,17 +106,25 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
                 else:
                     simple = count * weight(let.value.op)
             case Within():
-                guards += count
+                tests = count
             case Cast() | Select() | Read():
                 simple = count * (weight(type(let.value).__name__))
             case Const():
                 pass
+        simple *= again
         ops += simple
+        guards += tests * again
         epilogue += simple if let.name in after else 0.0
+        read = count * types[let.value.tensor].itemsize if isinstance(let.value, Read) else 0.0
+        if everywhere:
+            same, same_bytes = same + simple, same_bytes + read
+        elif blocks and summed:
+            reread += read * (again - 1)
+            if along_row(outputs, shape):
+                along, along_bytes = along + simple, along_bytes + read * again
         if product:
             products[_on_matrix_units(region, let.name)] += product
     moved = traffic(region, plan, tiled, hardware.near)
-    schedule = schedule_of(region, plan, hardware.limits) if hardware.sms else None
     ops += weight("Gather") * schedule.gathered if schedule else 0.0
     rest = Work(
         ops=ops,
@@ -115,11 +132,15 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
         bytes_written=sum(ref.bytes for ref in region.outputs),
         values=sum(not isinstance(let.value, Const) for let in region.lets),
         epilogue_ops=epilogue,
-        reread_bytes=moved.reread,
+        reread_bytes=moved.reread + reread,
         strided_bytes=moved.strided,
         viewed_bytes=moved.viewed,
         transposed_bytes=moved.transposed,
         guards=guards,
+        row_ops=along,
+        block_ops=same,
+        row_bytes=along_bytes,
+        block_bytes=same_bytes,
         schedule=schedule,
     )
     return flops, rest + Work(flops=products[True], vector_flops=products[False])
@@ -180,10 +201,3 @@ def _kept(region: Region, plan: Plan) -> frozenset[str]:
     return frozenset(
         other for name in kept_rows(region, contraction) for other in (name, *operands(lets[name]))
     )
-
-
-def _repeats(axes: frozenset[str], order: list[str], sizes: dict[str, int]) -> float:
-    """How often a reduction is repeated because an output axis outside those it depends on encloses it."""
-    outer = [name for name in order if sizes[name] > 1]
-    last = max((number for number, name in enumerate(outer) if name in axes), default=-1)
-    return float(math.prod(sizes[name] for name in outer[:last] if name not in axes))

@@ -45,6 +45,10 @@ WORK: Mapping[str, tuple[str, str]] = MappingProxyType(
         "vector_flops": ("FLOP", "of tiled contractions of other types"),
         "ops": ("op", "simple operations"),
         "epilogue_ops": ("op", "those after the last product"),
+        "row_ops": ("op", "those that are the same along a row of the result"),
+        "block_ops": ("op", "those that are the same for all of the result"),
+        "row_bytes": ("B", "read for row_ops"),
+        "block_bytes": ("B", "read for block_ops"),
         "bytes_read": ("B", "each buffer once"),
         "bytes_written": ("B", "outputs"),
         "reread_bytes": ("B", "fetched again"),
@@ -69,6 +73,7 @@ SCHEDULE: Mapping[str, tuple[str, str]] = MappingProxyType(
         "vector_bytes": ("B", "of one access"),
         "padding": ("1", "points of all tiles over points of the result"),
         "matrix": ("1", "share of the matrix units' peak that the instruction attains"),
+        "row_blocks": ("block", "that share a row of the result, in loops"),
         "overlapped": ("1", "1 where loads run beside the epilogue, else 0"),
     }
 )
@@ -184,9 +189,23 @@ FORMULAS: tuple[Formula, ...] = (
         plain="flops / peak_flops + vector_flops / peak_vector_flops",
     ),
     Formula(
+        "again_ops",
+        "op",
+        "row_ops * (row_blocks - 1) + block_ops * (blocks - 1)",
+        "no block knows what another one has computed: each does what is the same for all of its row, or of the result",
+        plain="0",
+    ),
+    Formula(
+        "again_bytes",
+        "B",
+        "row_bytes * (row_blocks - 1) + block_bytes * (blocks - 1)",
+        "what is fetched again for these, from the second-level cache",
+        plain="0",
+    ),
+    Formula(
         "t_ops",
         "s",
-        "padding * (ops - epilogue_ops) / (peak_ops * occ_compute)",
+        "padding * (ops - epilogue_ops + again_ops) / (peak_ops * occ_compute)",
         "simple operations before and beside the contraction, tails of tiles included",
         plain="ops / peak_ops",
     ),
@@ -256,7 +275,10 @@ FORMULAS: tuple[Formula, ...] = (
         plain="0",
     ),
     Formula(
-        "fan-out", "s", "reread_bytes * cache_cost", "fanout_penalty: values of many uses, fetched again"
+        "fan-out",
+        "s",
+        "(reread_bytes + again_bytes) * cache_cost",
+        "fanout_penalty: values of many uses, fetched again",
     ),
     Formula(
         "narrow vectors",

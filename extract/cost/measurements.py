@@ -32,7 +32,8 @@ COLUMNS = (
 )
 
 LEAST: Mapping[str, float] = MappingProxyType(
-    dict.fromkeys(("blocks", "threads", "stages", "steps", "vector_bytes", "padding"), 1.0) | {"matrix": 1e-3}
+    dict.fromkeys(("blocks", "threads", "stages", "steps", "vector_bytes", "padding", "row_blocks"), 1.0)
+    | {"matrix": 1e-3}
 )
 """What the numbers of a Schedule are at least; the others 0."""
 

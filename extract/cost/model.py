@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import attrgetter, mul
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.dtypes import DType
 
-from ..view import LEVEL, axis_extent, axis_id
+from ..view import axis_extent
 from .expressions import names_in
 from .formulas import (
     BY_NAME,
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 MATRIX = frozenset({DType.FP16, DType.BF16})
 """What matrix units multiply. fp32 keeps its precision: it is not rounded to tf32."""
 
-UNKNOWN_EXTENT = 64
-"""Taken for an outer axis whose loop a value has to be recomputed in, where its extent is not known yet."""
-
 
 @dataclass(frozen=True)
 class Work:
@@ -49,6 +46,9 @@ class Work:
         vector_flops: of tiled contractions of other types (fp32, i32), which matrix units do not take.
         ops: simple operations, those of the epilogue included.
         epilogue_ops: the part of ``ops`` that runs after the contraction's last product.
+        row_ops: the part of ``ops`` that is the same for all of a row of the result, in a kernel of loops.
+        block_ops: the part of ``ops`` that is the same for all of the result.
+        row_bytes, block_bytes: what is read for these.
         bytes_read, bytes_written: each buffer once.
         reread_bytes: fetched again, after the first time: a value with many uses (fan-out).
         strided_bytes: fetched or stored by neighbours that do not lie side by side in memory.
@@ -71,6 +71,10 @@ class Work:
     viewed_bytes: float = 0.0
     transposed_bytes: float = 0.0
     guards: float = 0.0
+    row_ops: float = 0.0
+    block_ops: float = 0.0
+    row_bytes: float = 0.0
+    block_bytes: float = 0.0
     schedule: Schedule | None = None
 
     def __add__(self, other: Work) -> Work:
@@ -87,6 +91,10 @@ class Work:
             self.viewed_bytes + other.viewed_bytes,
             self.transposed_bytes + other.transposed_bytes,
             self.guards + other.guards,
+            self.row_ops + other.row_ops,
+            self.block_ops + other.block_ops,
+            self.row_bytes + other.row_bytes,
+            self.block_bytes + other.block_bytes,
             self.schedule or other.schedule,
         )
 
@@ -286,13 +294,21 @@ def points(axes: Iterable[str]) -> float:
     return math.prod(axis_extent(axis) for axis in axes)
 
 
-def loop_points(axes: Iterable[str]) -> float:
-    """The same for a reduction in a loop nest whose output axes are the outer loops in order: an output axis that
-    lies outside one it depends on repeats it."""
-    found = list(axes)
-    outputs = {axis_id(axis) for axis in found if axis_id(axis) < LEVEL}
-    skipped = sum(id not in outputs for id in range(max(outputs, default=-1)))
-    return points(found) * float(UNKNOWN_EXTENT**skipped)
+def repeats(axes: Collection[int], shape: Sequence[int], blocks: bool) -> float:
+    """How often loops over ``shape`` compute the same again. ``axes``: the places in ``shape`` of those that it depends on.
+
+    One nest of loops computes it where the last of these axes is, again and again for those that are outside that and that it
+    does not depend on. ``blocks``: on a GPU no block knows what another one has computed, and there is one, or a few, for
+    each row of the result: all axes but the last repeat it."""
+    wide = [number for number, size in enumerate(shape) if size > 1]
+    last = max((number for number in wide if number in axes), default=-1)
+    around = wide[:-1] if blocks else [number for number in wide if number < last]
+    return float(math.prod(shape[number] for number in around if number not in axes))
+
+
+def along_row(axes: Collection[int], shape: Sequence[int]) -> bool:
+    """Whether what depends on these axes of ``shape`` is the same at all points of a row."""
+    return max((number for number, size in enumerate(shape) if size > 1), default=-1) not in axes
 
 
 def weight(op: str) -> float:

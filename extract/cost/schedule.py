@@ -45,6 +45,7 @@ class Schedule:
         async_copy: loads run beside the products (``async.enable``).
         epilogue_overlap: the epilogue runs beside the loads of the next tile.
         gathered: elements that all blocks together load one by one, since a window begins at any of them.
+        row_blocks: blocks that share a row of the result, in loops.
         tile: (BM, BN, BK) where there is one.
         warp_tile: the part of one warp; on sm90 of one warpgroup.
     """
@@ -63,6 +64,7 @@ class Schedule:
     async_copy: bool = False
     epilogue_overlap: bool = False
     gathered: float = 0.0
+    row_blocks: int = 1
     tile: tuple[int, int, int] | None = None
     warp_tile: tuple[int, int] | None = None
 
@@ -93,6 +95,12 @@ def attainment(arch: str, warp_tile: tuple[int, int] | None) -> float:
         return min(1.0, 2 * columns / (WGMMA_ROWS + columns))
     fed = min(1.0, rows * columns / (16 * (rows + columns)))
     return MMA_SYNC_ON_SM90 * fed if arch == "sm90" else fed
+
+
+def loops(blocks: int, threads: int, vector: int, rows: int) -> Schedule:
+    """How loops run over a result of so many ``rows``. ``vector``: bytes of an access."""
+    shared = max(1, blocks // max(1, rows))
+    return Schedule("loops", blocks, threads, LOOP_REGISTERS, vector_bytes=vector, row_blocks=shared)
 
 
 STREAM_ROWS, STREAM_COLUMNS, STREAM_WARPS = 64, 64, 4
@@ -148,7 +156,8 @@ def schedule_of(region: Region, plan: Plan, limits: Limits) -> Schedule | None:
         points = math.prod(axis.size for axis in region.iters)
         threads = taken.threads or THREADS
         blocks = math.prod(taken.grid) if plan.bind else -(-points // threads)
-        return Schedule("loops", max(1, blocks), threads, LOOP_REGISTERS, vector_bytes=vector)
+        last = next((axis.size for axis in reversed(region.iters) if axis.size > 1), 1)
+        return loops(max(1, blocks), threads, vector, points // last)
     counts = [-(-scope.extent(role) // size) for role, size in zip("mnk", plan.tile, strict=True)]
     points = math.prod(scope.extent(role) for role in "mnk")
     batch = scope.extent("b") if scope.contraction.batch else 1

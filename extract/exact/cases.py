@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..choice import How, Row
+from ..choice import LOOPED, How, Row
 from ..view import Item
 from .inside import INSIDE
 
@@ -15,7 +15,8 @@ Held = frozenset[tuple[str, object]]
 class Case:
     """Kernels of one kind, by what :func:`~tinyc.extract.choice.tiles` says of them: "alone", a contraction that is tiled,
     without another reduction; "beside", with any that do not depend on it; "rows", with any of its rows; "scan", one under a
-    scan; "loops", all kernels, with no contraction tiled. ``how``: as the work of their items is counted."""
+    scan; "stream", with a Stream, and no contraction tiled; "loops", all others of no tiled contraction, and all of parts of a kernel.
+    ``how``: as the work of their items is counted."""
 
     name: str
     how: How
@@ -27,9 +28,9 @@ class Case:
         whether the item depends on another reduction's axes; ``base``: whether it can be tiled by itself. ``row``: what the
         machine keeps."""
         reduces, scans = item.head in ("Reduce", "Contract"), item.head == "Scan"
-        if item is INSIDE and self.name in PRODUCTS:
+        if item is INSIDE and (self.name in PRODUCTS or self == STREAMS):
             return held | {("inside", True)}
-        if self.name == "loops" or not (reduces or scans):
+        if self.how in LOOPED or not (reduces or scans):
             return held
         if self.name in ("beside", "rows"):
             if item.head != "Contract":
@@ -59,6 +60,8 @@ class Case:
     def whole(self, held: Held) -> bool:
         """Whether a kernel that holds no more than this is of the kind, and not of one that it costs as much in."""
         kinds = {kind for kind, _ in held}
+        if self == STREAMS:
+            return bool(kinds & {"walks", "inside"})
         if self.name == "rows" and ("base" not in kinds if "copy" in kinds else "inside" not in kinds):
             return False  # a product belongs to one part
         return self.name not in PRODUCTS or bool(kinds & {"base", "reduction", "inside"})
@@ -68,3 +71,4 @@ PRODUCTS = ("alone", "beside", "rows")
 """Kinds of kernels with a contraction that is tiled."""
 
 LOOPS = Case("loops", "loops")
+STREAMS = Case("stream", "walked")

@@ -156,13 +156,9 @@ class Search:
         self.beside, self.limit = beside, limit
         self.limits: dict[int, float] = {}
         self.before = 0.0 if filled else scope.problem.model.kernel(beside)
-        # loops over a shape run as suits that, whatever they compute; a Stream runs in its own way
-        tiling = scope.problem.tiling
-        spread = shape is not None and case == LOOPS and root is not None and not scope.streams(root)
-        self.loops = (
-            list(tiling.loops(shape, size)) if spread and tiling is not None and shape is not None else []
-        )
-        self.floors = Floor(scope, case, self.loops, beside if filled else None)
+        self.shape = shape
+        runs = scope.runs(root, case, shape, size) if shape is not None and root is not None else []
+        self.floors = Floor(scope, case, runs, beside if filled else None)
         self.ahead: dict[Open, list[tuple[Cover, float]]] = {}
         self.least = float("inf")
         self.full = False
@@ -239,7 +235,9 @@ class Search:
             )
             if held is None:
                 continue
-            work, marks = scope.work(position, number, self.case)
+            work, marks = scope.work(position, number, self.case, self.shape)
+            if self.filled and self.case == LOOPS and any(kind == "walks" for kind, _ in marks):
+                continue
             if key in self.free:
                 work = (0.0,) * len(work)
             after = self._after(state, rest, position, number, contexts, held | marks)
@@ -343,7 +341,7 @@ class Search:
         """What a kernel costs that lies in this part alone."""
         problem = self.scope.problem
         items = label.items()
-        if self.case.name == "scan":
+        if self.case.name in ("scan", "stream"):
             kernel = priced(problem, problem.view.buffers[self.filled], way, items)
             return float("inf") if kernel is None else kernel.seconds
         schedules = (what for _, what in held if isinstance(what, Schedule))
@@ -363,7 +361,7 @@ class Search:
                 limit = float("inf") if self.limit is None else self.limit(filled) * (1 + 1e-9)
                 self.limits[filled] = limit
             enough = min(limit, self.most)
-            if not self.loops and label.upper + upper <= enough:  # then it cannot be above them
+            if not self.floors.runs and label.upper + upper <= enough:  # then it cannot be above them
                 return True
             floor = self.floor(label, state.held, cover, enough)
             if floor <= enough:
@@ -378,14 +376,16 @@ class Search:
         known = self.ahead.get(state.open)
         if known is None:
             scope, model = self.scope, self.scope.problem.model
-            covers = scope.covers.together(tuple(position for position, _ in state.open), self.case)
+            covers = scope.covers.together(
+                tuple(position for position, _ in state.open), self.case, self.shape
+            )
             if not self.filled:  # what it reads is looked at later
                 covers = [Cover(0, least(covers))]
             known = self.ahead[state.open] = [
                 (
                     cover,
                     0.0
-                    if self.loops
+                    if self.floors.runs
                     else model.seconds(scope.whole(cover.work, read=scope.bytes(cover.reads))),
                 )
                 for cover in covers

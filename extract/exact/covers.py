@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from .cases import Case
     from .scope import Scope
 
+Shape = tuple[int, ...] | None
+
 COVERS = 4
 """Of a value at most."""
 
@@ -28,28 +30,28 @@ class Covers:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self._known: dict[Case, list[list[Cover]]] = {}
-        self._together: dict[tuple[Case, tuple[int, ...]], list[Cover]] = {}
+        self._known: dict[tuple[Case, Shape], list[list[Cover]]] = {}
+        self._together: dict[tuple[Case, Shape, tuple[int, ...]], list[Cover]] = {}
 
-    def of(self, position: int, case: Case) -> list[Cover]:
-        """The ways to have a value within a kernel."""
-        found = self._known.setdefault(case, [])
+    def of(self, position: int, case: Case, shape: Shape) -> list[Cover]:
+        """The ways to have a value within a kernel. ``shape``: what that fills, if it is known."""
+        found = self._known.setdefault((case, shape), [])
         while len(found) <= position:  # operands come first
-            found.append(self._found(len(found), case))
+            found.append(self._found(len(found), case, shape))
         return found[position]
 
-    def together(self, positions: tuple[int, ...], case: Case) -> list[Cover]:
+    def together(self, positions: tuple[int, ...], case: Case, shape: Shape) -> list[Cover]:
         """The ways to have all of these values within a kernel, each computed once."""
         found = [Cover(0, (0.0,) * len(self.scope.fields))]
         for start in range(
             len(positions) - 1, -1, -1
         ):  # states have the values in common that are computed last
             tail = positions[start:]
-            known = self._together.get((case, tail))
+            known = self._together.get((case, shape, tail))
             if known is None:
-                known = self._together[case, tail] = fewer(
+                known = self._together[case, shape, tail] = fewer(
                     Cover(a.reads | b.reads, tuple(map(max, a.work, b.work)))
-                    for a in self.of(positions[start], case)
+                    for a in self.of(positions[start], case, shape)
                     for b in found
                 )
             found = known
@@ -57,10 +59,12 @@ class Covers:
 
     def forget(self, case: Case, position: int) -> None:
         """Of a value that may be computed in fewer ways now, and of all that is made of it."""
-        del self._known.get(case, [])[position:]  # users come after their operands
+        for each, known in self._known.items():
+            if each[0] == case:
+                del known[position:]  # users come after their operands
         self._together.clear()
 
-    def _found(self, position: int, case: Case) -> list[Cover]:
+    def _found(self, position: int, case: Case, shape: Shape) -> list[Cover]:
         scope = self.scope
         zero = (0.0,) * len(scope.fields)
         key, result = scope.order[position], list[Cover]()
@@ -70,12 +74,12 @@ class Covers:
             stored = key[0] in scope.problem.stored and option.item.head != "Read"
             if stored or (case, position, number) in scope.dropped:
                 continue
-            own, _ = scope.work(position, number, case)
+            own, _ = scope.work(position, number, case, shape)
             read = scope.reads(key, option.item)
             children = dict.fromkeys(scope.position[child] for child in option.children)
             result += (
                 Cover(read | each.reads, tuple(map(float.__add__, own, each.work)))
-                for each in self.together(tuple(children), case)
+                for each in self.together(tuple(children), case, shape)
             )
         return fewer(result) or [Cover(0, zero)]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ..choice import as_copy
 from ..cost.model import Work
 from ..cost.schedule import Schedule
-from .cases import LOOPS, PRODUCTS, Case, Held
+from .cases import LOOPS, PRODUCTS, STREAMS, Case, Held
 from .inside import Levels, computing
 from .scope import Scope
 
@@ -15,11 +15,17 @@ Amounts = tuple[float, ...]
 
 
 class Floor:
-    """Bounds of the kernels of a case. ``loops``: how those run that are no Stream and tile no product, where that is known.
+    """Bounds of the kernels of a case. ``runs``: in what ways they may run, where that is known.
     ``written``: what a kernel writes; None of kernels of later parts: of those what they take longer is looked at."""
 
-    def __init__(self, scope: Scope, case: Case, loops: Sequence[Schedule], written: Work | None) -> None:
-        self.scope, self.case, self.loops, self.written = scope, case, loops, written
+    def __init__(
+        self,
+        scope: Scope,
+        case: Case,
+        runs: Sequence[Schedule],
+        written: Work | None,
+    ) -> None:
+        self.scope, self.case, self.runs, self.written = scope, case, runs, written
         self.kernel = scope.problem.model.kernel
         self.before = self.kernel(Work()) if written is None else 0.0
 
@@ -49,7 +55,7 @@ class Floor:
         for once, schedule in scope.given.once(reads, self.case.how, levels):
             if not whole or self._tiles(reads, held, schedule):
                 total = tuple(map(float.__add__, amounts, once))
-                least = min(least, self._least(total, moved, held, reads, schedule, enough))
+                least = min(least, self._least(total, moved, held, reads, schedule, whole, enough))
             if least <= enough:
                 break
         return least
@@ -69,6 +75,7 @@ class Floor:
         held: Held,
         reads: int,
         schedule: Schedule | None,
+        whole: bool,
         enough: float,
     ) -> float:
         """The same, beside what is ``moved``, if that counts, in one of the ways in which it may run. ``schedule``: as it tiles a
@@ -76,8 +83,11 @@ class Floor:
         given, inside = self.scope.given, bool(reads & self.scope.inside)
         known = [what for _, what in held if isinstance(what, Schedule)]
         tiles = self.case.name in PRODUCTS
-        if self.case is LOOPS and self.loops:  # it may hold a Stream of an earlier part, and run as that does
-            runs = (*self.loops, *(given.walks(reads) if inside else ()))
+        if self.case == LOOPS and self.runs:
+            return self._fewest(amounts, moved, self.runs, enough)
+        if self.case == STREAMS:  # of several, it runs as one of them does
+            beneath = given.walks(reads) if inside else frozenset()
+            runs = (*known, *beneath) if known or (whole and beneath) else self.runs
             return self._fewest(amounts, moved, runs, enough)
         if tiles and self.written is None:
             amounts = given.unproduct(amounts)  # its product is counted where the kernel is
@@ -89,7 +99,8 @@ class Floor:
                 for more, run in given.products
             )
             return least if moved is None else max(least, self._fewest(amounts, moved, (None,), enough))
-        return self._fewest(amounts, moved, given.hosts(self.case) if moved is None else (None,), enough)
+        hosts = given.hosts(self.case) if moved is None else self.runs or (None,)
+        return self._fewest(amounts, moved, hosts, enough)
 
     def _fewest(
         self, amounts: Amounts, moved: Work | None, runs: Iterable[Schedule | None], enough: float

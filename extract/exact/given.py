@@ -116,6 +116,11 @@ class Given:
                 found |= self.part.known[name].walks
         return found
 
+    @cached_property
+    def walked(self) -> bool:
+        """Whether there may be a Stream beneath what is given."""
+        return any(each.walks for each in self.part.known.values())
+
     def unproduct(self, amounts: tuple[float, ...]) -> tuple[float, ...]:
         """Without what a product takes that is tiled."""
         pairs = zip(self.scope.fields, amounts, strict=True)

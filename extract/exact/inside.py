@@ -239,7 +239,17 @@ def undominated(model: CostModel, works: Iterable[Work]) -> list[Work]:
     """Of what kernels may do, each with how they run, that which with some more arithmetic takes less than with each other."""
     if not isinstance(model, Roofline):
         return []
-    more = (Work(), Work(ops=1e9), Work(ops=1e9, epilogue_ops=1e9), Work(flops=1e12), Work(vector_flops=1e12))
+    more = (
+        Work(),
+        Work(ops=1e9),
+        Work(ops=1e9, epilogue_ops=1e9),
+        Work(ops=1e9, row_ops=1e9),
+        Work(ops=1e9, block_ops=1e9),
+        Work(row_bytes=1e9),
+        Work(block_bytes=1e9),
+        Work(flops=1e12),
+        Work(vector_flops=1e12),
+    )
     found: dict[tuple[float, ...], Work] = {}
     for work in works:
         each = replace(work, schedule=work.schedule and computing(work.schedule))

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from ..choice import COPYING, How, Key, bound_axes
+from ..choice import COPYING, How, Key, bound_axes, outside
 from ..cost.model import Roofline, Work
 from ..cost.schedule import Schedule
 from ..problem import Option, Problem
 from ..view import Item
-from .cases import LOOPS, Case, Held
+from .cases import LOOPS, STREAMS, Case, Held
 from .chains import chains, firsts
 from .covers import Covers
 from .dag import components
@@ -91,7 +91,7 @@ class Scope:
         self._moving: dict[int, float] = {}
         self._seconds: dict[tuple[int, int, Case], float] = {}
         self._steps: dict[tuple[int, int, Contexts], tuple[tuple[int, Contexts], ...]] = {}
-        self._work: dict[tuple[int, int, Case], tuple[tuple[float, ...], Held]] = {}
+        self._work: dict[tuple[int, int, Case, tuple[int, ...] | None], tuple[tuple[float, ...], Held]] = {}
 
     def _twins(self) -> dict[str, str]:
         """Buffers that hold the same in the same order, under two shapes: one of them is enough for all that read either."""
@@ -128,10 +128,15 @@ class Scope:
         works += [
             once.work for each in self.part.known.values() for ways in each.once.values() for once in ways
         ]
-        return tuple(name for name in FIELDS if any(getattr(work, name) for work in works))
+        found = {name for name in FIELDS if any(getattr(work, name) for work in works)}
+        if self.problem.tiling is not None:
+            found |= {"row_ops", "block_ops", "reread_bytes", "row_bytes", "block_bytes"}
+        return tuple(name for name in FIELDS if name in found)
 
-    def _whole(self, key: Key, item: Item, how: How) -> Work:
-        return self.part.inside[key][how] if item is INSIDE else self.problem.work(key, item, how)
+    def _whole(self, key: Key, item: Item, how: How, shape: tuple[int, ...] | None = None) -> Work:
+        if item is INSIDE:
+            return self.problem.repeated(self.part.inside[key][how], key, item, how, shape)
+        return self.problem.work(key, item, how, shape)
 
     def whole(
         self,
@@ -187,7 +192,12 @@ class Scope:
                 name = str(option.item.payload[0]) if option.item.head == "Read" else ""
                 name = self.same.get(name, name)
                 if name in worth:
-                    read = self.problem.work(key, option.item) + Work(bytes_read=self.sizes[self.bits[name]])
+                    read = self.problem.work(key, option.item) + Work(
+                        bytes_read=self.sizes[self.bits[name]],
+                        reread_bytes=self.problem.fetched(
+                            key, option.item
+                        ),  # as often as the way would be computed
+                    )
                     limit = min(limit, worth[name] + self.problem.model.seconds(read))
             if limit < float("inf"):
                 for case, least in self._least.items():
@@ -216,7 +226,7 @@ class Scope:
         """For each way to compute a value, the work that it is at least, with all that it is computed from."""
         zero = (0.0,) * len(self.fields)
         result: dict[Case, list[list[tuple[float, ...]]]] = {}
-        for case in (LOOPS, *self.tiled):
+        for case in (LOOPS, STREAMS, *self.tiled):
             least: dict[Key, tuple[float, ...]] = {}
             found: list[list[tuple[float, ...]]] = []
             for position, key in enumerate(self.order):
@@ -264,8 +274,10 @@ class Scope:
         }
 
     def _instead(self, position: int, way: tuple[float, ...], case: Case) -> int:
-        mask = 0
-        for number, option in enumerate(self.options[self.order[position]]):
+        mask, key = 0, self.order[position]
+        if case == LOOPS and self.problem.tiling is not None and not outside(self.problem.view.free[key[0]]):
+            return 0  # how often loops fetch it again is not in these works
+        for number, option in enumerate(self.options[key]):
             if _reads(option) and all(map(float.__le__, self.work(position, number, case)[0], way)):
                 mask |= self.bits[str(option.item.payload[0])]
         return mask
@@ -295,13 +307,16 @@ class Scope:
         reading = key in self.part.inside_reads and not self.given.known(key)
         return self.inside | self.given.mark(key) | (bit if reading else 0)
 
-    def work(self, position: int, number: int, case: Case) -> tuple[tuple[float, ...], Held]:
-        """The work of an option, and what of it decides how the whole kernel runs."""
-        known = self._work.get((position, number, case))
+    def work(
+        self, position: int, number: int, case: Case, shape: tuple[int, ...] | None = None
+    ) -> tuple[tuple[float, ...], Held]:
+        """The work of an option, and what of it decides how the whole kernel runs. ``shape``: what that fills; else the work
+        is that at least."""
+        known = self._work.get((position, number, case, shape))
         if known is None:
             key = self.order[position]
             item = self.options[key][number].item
-            whole = self._whole(key, item, case.how)
+            whole = self._whole(key, item, case.how, shape)
             marks: set[tuple[str, object]] = set()
             if whole.schedule is not None:
                 marks.add(("runs", whole.schedule))
@@ -311,7 +326,7 @@ class Scope:
             if item.head not in COPYING and "strided_bytes" in self.fields:
                 marks.add(("computes", None))  # else it may be a copy, which is priced in its own way
             known = self.amounts(whole), frozenset(marks)
-            self._work[position, number, case] = known
+            self._work[position, number, case, shape] = known
         return known
 
     def steps(self, position: int, number: int, contexts: Contexts) -> tuple[tuple[int, Contexts], ...]:
@@ -368,7 +383,25 @@ class Scope:
 
     def streams(self, root: Key) -> bool:
         """Whether a kernel from ``root`` may hold a Stream."""
-        return "Stream" in self._heads(root)
+        return self.problem.tiling is not None and "Stream" in self._heads(root)
+
+    def runs(self, root: Key, case: Case, shape: tuple[int, ...], size: int) -> list[Schedule]:
+        """In what ways a kernel from ``root`` may run that fills ``shape``; empty where that is not known. ``size``: bytes of
+        an element."""
+        tiling, known = self.problem.tiling, self.part.known.values()
+        if tiling is None or case == LOOPS:
+            return [] if tiling is None else list(tiling.loops(shape, size))
+        found: set[Schedule | None] = set()
+        for key in self._beneath(root):
+            for option in self.options[key]:
+                if case == STREAMS:
+                    found.add(self.problem.streamed(key, option.item))
+                elif option.item.head == "Contract":
+                    found.add(self.problem.work(key, option.item, case.how).schedule)
+                elif option.item is INSIDE:
+                    found.update(work.schedule for work in (*self.problem.products, *self.problem.scanned))
+        found.update(*(each.walks for each in known if case == STREAMS))
+        return [each for each in found if each is not None]
 
     def must(self, keys: Iterable[Key]) -> int:
         """The filled buffers that every kernel reads which computes one of these values."""
@@ -377,14 +410,18 @@ class Scope:
             found &= self._must.get(key, self.filled)
         return found
 
-    def _heads(self, root: Key) -> frozenset[str]:
-        """What there may be in a kernel from ``root``."""
+    def _beneath(self, root: Key) -> set[Key]:
+        """The values that there may be in a kernel from ``root``."""
         found, stack = {root}, [root]
         while stack:
             fresh = self.edges[stack.pop()] - found
             found |= fresh
             stack += fresh
-        items = (option.item for key in found for option in self.options[key])
+        return found
+
+    def _heads(self, root: Key) -> frozenset[str]:
+        """What there may be in a kernel from ``root``."""
+        items = (option.item for key in self._beneath(root) for option in self.options[key])
         return frozenset(item.op if item is INSIDE else item.head for item in items)
 
     @cached_property
@@ -398,7 +435,10 @@ class Scope:
         if anywhere or INSIDE.op in heads:  # beneath what is given, there may be anything
             heads |= self._everywhere
         tiled = [case for case in self.tiled if case.name != "scan" or "Scan" in heads]
-        return [*tiled, LOOPS] if "Contract" in heads else [LOOPS]
+        looped = [LOOPS]
+        if not anywhere and (self.streams(root) or (INSIDE.op in heads and self.given.walked)):
+            looped.append(STREAMS)
+        return [*tiled, *looped] if "Contract" in heads else looped
 
     @cached_property
     def tiled(self) -> list[Case]:
