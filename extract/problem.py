@@ -118,7 +118,7 @@ class Problem:
 
     def repeated(self, work: Work, key: Key, item: Item, how: How, shape: Sequence[int] | None) -> Work:
         """The work of an item as often as a kernel that fills ``shape`` computes it."""
-        if key[1]:  # loaded with the tiles of a contraction
+        if key[1] and how in ("tiled", "rows"):  # loaded with the tiles of a contraction
             return work
         free = self.view.free[key[0]]
         outputs = {axis_id(axis) for axis in free if axis_id(axis) < LEVEL}
