@@ -143,9 +143,7 @@ class Problem:
         if self.tiling is None or item.head != "Read" or item.op == "inside":
             return 0.0
         buffer = self.view.buffers[str(item.payload[0])]
-        if (
-            buffer.dtype is None
-        ):  # an input of the program, of which the e-graph knows no more: taken to be fetched once
+        if buffer.dtype is None:  # an input, of which the e-graph knows no more: taken to be fetched once
             return float(self.bytes(buffer))
         return points(self.view.free[key[0]]) * buffer.dtype.itemsize
 

@@ -52,11 +52,8 @@ def scaled(axis: int | None, shape: tuple[int, ...]) -> Program:
 @pytest.mark.parametrize(
     "axis, shape, fused",
     [
-        (
-            None,
-            (1024, 1024),
-            ("cpu",),
-        ),  # was one kernel on all, on cpu estimated at a hundred times what it takes
+        # was one kernel on all, and on cpu estimated at a hundred times what it takes
+        (None, (1024, 1024), ("cpu",)),
         (0, (1024, 1024), ()),  # was one kernel on GPUs: each of 1,024 rows would have added up all columns
         (1, (1024, 1024), TARGETS),
         (0, (3, 64), ("sm80", "sm90")),  # few rows: cheaper than a launch
