@@ -8,7 +8,7 @@ from typing import Literal
 
 from tinyc.ir.index import Affine
 
-from .cost.model import Work, points, weight
+from .cost.model import MATRIX, Work, points, weight
 from .cost.schedule import Schedule
 from .view import LEVEL, Buffer, Item, View, Way, axis_id
 
@@ -152,15 +152,16 @@ def apart(index: tuple[Affine, ...]) -> bool:
 
 
 def _product(flops: float, view: View, operands: tuple[str, ...]) -> Work:
-    """``flops`` of a tiled product: on matrix units where all operands are loaded as fp16 or bf16."""
-    return Work(flops=flops) if all(_widened(view, cls) for cls in operands) else Work(vector_flops=flops)
+    """``flops`` of a tiled product."""
+    return Work(flops=flops) if on_matrix_units(view, operands) else Work(vector_flops=flops)
 
 
-def _widened(view: View, cls: str) -> bool:
-    """Whether an operand is loaded in a narrower type than it is multiplied in."""
-    items = view.items.get(cls, ())
-    inner = (item.children[1] for item in items if item.head == "Select")
-    return any(item.head == "Cast" for item in items) or any(_widened(view, child) for child in inner)
+def on_matrix_units(view: View, operands: tuple[str, ...]) -> bool:
+    """Whether matrix units multiply them: all can be loaded as fp16 or bf16."""
+    return all(
+        any(view.buffers[str(read.payload[0])].dtype in MATRIX for _, read in view.loads(cls))
+        for cls in operands
+    )
 
 
 Row = Callable[[Item, Item], bool]

@@ -8,12 +8,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tinyc.ir.dtypes import DType
+from tinyc.ir.folds import Fold
 from tinyc.ir.resources import WARP
 
-from .choice import LOOPED, How, Key, Row, along, as_copy, children_of, item_work, outside, tileable
+from .choice import (
+    LOOPED,
+    How,
+    Key,
+    Row,
+    along,
+    as_copy,
+    bound_axes,
+    children_of,
+    item_work,
+    outside,
+    tileable,
+)
 from .cost.model import CostModel, Work, along_row, points, repeats, weight
 from .cost.schedule import Schedule, two_passes
+from .folds import fold_of, folds
 from .tiling import Tiling
 from .view import LEVEL, Buffer, Item, View, Way, axis_extent, axis_id
 
@@ -133,8 +146,10 @@ class Problem:
         times = repeats(outputs, shape, blocks)
         ops = work.ops * times
         work = replace(work, ops=ops, guards=work.guards * times)
-        if not (blocks and summed):
+        if not blocks:
             return work
+        if not summed:
+            return replace(work, point_ops=ops)
         row = along_row(outputs, shape)
         return replace(work, row_ops=row * ops, row_bytes=row * read * times, reread_bytes=read * (times - 1))
 
@@ -143,8 +158,6 @@ class Problem:
         if self.tiling is None or item.head != "Read" or item.op == "inside":
             return 0.0
         buffer = self.view.buffers[str(item.payload[0])]
-        if buffer.dtype is None:  # an input, of which the e-graph knows no more: taken to be fetched once
-            return float(self.bytes(buffer))
         return points(self.view.free[key[0]]) * buffer.dtype.itemsize
 
     def _guessed(self, key: Key, item: Item, how: How = "tiled") -> Work:
@@ -227,7 +240,8 @@ class Problem:
         ]
         if walks:
             return replace(work, schedule=max(walks, key=lambda walk: walk.blocks))
-        each = (replace(work, schedule=schedule) for schedule in self.tiling.loops(shape, size))
+        folds = fold_of(self.view, items, shape, self.bytes)
+        each = (replace(work, schedule=schedule) for schedule in self.tiling.loops(shape, size, folds))
         return min(each, key=self.model.kernel)
 
     @cached_property
@@ -236,7 +250,18 @@ class Problem:
         if self.tiling is None:
             return frozenset()
         shapes = {tuple(way.shape) for buffer in self.view.buffers.values() for way in buffer.ways}
-        return frozenset(self._walks.values()).union(*map(self.tiling.loops, shapes))
+        loops = (self.tiling.loops(shape, folds=self.folds(shape, self.options)) for shape in shapes)
+        return frozenset(self._walks.values()).union(*loops)
+
+    def folds(self, shape: Sequence[int], keys: Iterable[Key]) -> tuple[Fold, ...]:
+        """The sums that threads may share in a kernel that fills ``shape``, if it computes some of ``keys``."""
+        found = {
+            int(points(bound_axes(option.item)))
+            for key in keys
+            for option in self.options[key]
+            if folds(self.view, key, option.item, shape)
+        }
+        return tuple(Fold(count, "", along) for count in sorted(found) for along in (True, False))
 
     @cached_property
     def products(self) -> frozenset[Work]:
@@ -331,12 +356,12 @@ class Problem:
     @staticmethod
     def element(buffer: Buffer) -> int:
         """Bytes of an element of what a kernel fills."""
-        return (buffer.dtype or DType.FP32).itemsize
+        return buffer.dtype.itemsize
 
     def bytes(self, buffer: Buffer) -> int:
         if buffer.arg is not None:
             return self.sizes.get(buffer.arg, 0)
-        size = buffer.dtype.itemsize if buffer.dtype else 0
+        size = buffer.dtype.itemsize
         for extent in buffer.shape:
             size *= extent
         return size

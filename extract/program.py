@@ -20,7 +20,7 @@ from .greedy import extract, improve
 from .problem import Problem
 from .regions import Built, build
 from .report.decisions import Deferred, Known, Later, decide, no_decisions
-from .view import View
+from .view import View, input_dtypes
 
 MAX_STORING_ROUNDS = 4
 """How often extraction is repeated with reductions stored that it would have computed twice in a kernel."""
@@ -73,7 +73,7 @@ def extract_program(
     """
     if graph is None or len(graph.outputs) != len(program.outputs):
         return Found(None, {}, (), None)
-    view = View(graph, len(program.inputs))
+    view = View(graph, input_dtypes(program))
     malformed = tuple(dict.fromkeys(view.malformed))
 
     def wrong(region: Region) -> str | None:

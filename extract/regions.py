@@ -68,7 +68,7 @@ def build(program: Program, view: View, choice: Choice, rows: bool = False) -> B
         node = program.nodes[number].id if number is not None else "value"
         buffer_names[kernel.buffer.cls] = names.fresh(node)
     refs = {
-        cls: MemRef(buffer_names[cls], kernel.buffer.dtype or DType.FP32, kernel.buffer.shape)
+        cls: MemRef(buffer_names[cls], kernel.buffer.dtype, kernel.buffer.shape)
         for kernel in choice.kernels
         for cls in [kernel.buffer.cls]
     }

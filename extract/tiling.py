@@ -8,11 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 from tinyc.egraph.graph import Argument
+from tinyc.ir.folds import Fold
 from tinyc.ir.index import Affine
-from tinyc.ir.resources import ADDRESSING, GROUP, THREADS, WARP, Limits
+from tinyc.ir.resources import THREADS, Limits
+from tinyc.ir.units import UNITS, WARP, unit_name
 
+from .choice import on_matrix_units
 from .cost.schedule import Schedule, attainment, gathered, loops, streaming
-from .plans.candidate import Candidate, decoded
+from .plans.candidate import Candidate, block_of, decoded
 from .view import LEVEL, Item, View, axis_extent, axis_id
 
 Axes = frozenset[str]
@@ -43,9 +46,12 @@ class Tiling:
         if order is None:
             return
         slides = any(_slides(index, *axes) for child in item.children for _, _, index in self.reads(child))
+        matrix = on_matrix_units(self.view, item.children)
         sizes = tuple(math.prod(map(axis_extent, role)) for role in (batch, m, n, k))
         key = ("conv" if slides else "matmul", *sizes, *order)
         for left, right, candidates in self.found.get(key, ()):
+            if (unit_name(self.limits.arch, left, right) == self.limits.arch) is not matrix:
+                continue
             shifted = [any(True for _ in self.shifted(item, child)) for child in item.children]
             for candidate in candidates:
                 yield _schedule(candidate, sizes, (left, right), shifted, self.limits)
@@ -57,9 +63,9 @@ class Tiling:
         outer, rows = (math.prod(map(axis_extent, axes)) for axes in (scan & weight, scan - weight))
         return streaming(outer, rows, columns, self.limits.access_bytes)
 
-    def loops(self, shape: Sequence[int], size: int = 0) -> Iterator[Schedule]:
+    def loops(self, shape: Sequence[int], size: int = 0, folds: Iterable[Fold] = ()) -> Iterator[Schedule]:
         """The ways to run loops over ``shape``: the candidates of its last axis; one point a thread where there are none.
-        ``size``: bytes of an element that is written; 0: it is not known yet."""
+        ``size``: bytes of an element that is written; 0: it is not known yet. ``folds``: sums that threads may share."""
         last = next((size for size in reversed(shape) if size > 1), 1)
         outer = math.prod(shape) // last
         sizes = (size,) if size else (4, 2, 1)
@@ -72,6 +78,23 @@ class Tiling:
         if not known:
             blocks = -(-math.prod(shape) // THREADS)
             yield loops(blocks, THREADS, size or self.limits.access_bytes, outer)
+        last = shape[-1] if shape else 1
+        outer = math.prod(shape) // last
+        for fold in folds:
+            for each in sizes:
+                for candidate in self.folds.get((last, fold.points, each), ()):
+                    points, width = block_of(candidate, last, each, fold.along, self.limits)
+                    blocks, threads = outer * -(-last // points), candidate.tile[1] * candidate.tile[2]
+                    yield loops(blocks, threads, width * each, outer, candidate.tile[2])
+
+    @cached_property
+    def folds(self) -> dict[tuple[int, ...], tuple[Candidate, ...]]:
+        """Candidates of loops that share sums, by the points of the last axis, those of a sum, the bytes of an element."""
+        found = self.view.graph.candidates.items()
+        known = {
+            problem[1:]: decoded(rows, self.limits.arch) for problem, rows in found if problem[0] == "Fold"
+        }
+        return {tuple(map(int, problem)): each for problem, each in known.items()}
 
     @cached_property
     def rows(self) -> dict[tuple[int, int], tuple[Candidate, ...]]:
@@ -83,16 +106,9 @@ class Tiling:
         return {(int(points), int(size)): each for (points, size), each in known.items()}
 
     def reads(self, cls: str) -> Iterator[tuple[str, Item, tuple[Affine, ...]]]:
-        """How an operand may be loaded, behind widening casts and guards: Reads, their classes, and where they read."""
-        seen, pending = {cls}, [cls]
-        while pending:
-            here = pending.pop()
-            for item in self.view.items.get(here, ()):
-                if item.head == "Read":
-                    yield here, item, item.payload[1]  # type: ignore[misc]
-                inner = {"Cast": item.children, "Select": item.children[1:2]}.get(item.head, ())
-                pending += [child for child in inner if child not in seen]
-                seen.update(inner)
+        """How an operand may be loaded: Reads, their classes, and where they read."""
+        for here, item in self.view.loads(cls):
+            yield here, item, item.payload[1]  # type: ignore[misc]
 
     def shifted(self, item: Item, operand: str) -> Iterator[tuple[str, Item]]:
         """The Reads of an operand of a Contract whose windows slide along the last axis of the buffer, with their classes:
@@ -139,17 +155,16 @@ def _schedule(
     batch, *points = sizes
     bm, bn, bk = candidate.tile
     wm, wn = candidate.warp_tile or (bm, bn)
-    group = GROUP.get(limits.arch, 1)
+    unit = UNITS[unit_name(limits.arch, *bytes)]
     counts = [-(-size // tile) for size, tile in zip(points, candidate.tile, strict=True)]
     blocks, steps = batch * counts[0] * counts[1], counts[2]
-    fragments = 0 if group > 1 else -(-wm // 16) * 4 + -(-wn // 8) * 2
     staged = bm * bk * bytes[0] + bk * bn * bytes[1]
     stages = candidate.stages or 1
     return Schedule(
         algo=candidate.algo,
         blocks=blocks,
-        threads=WARP * group * -(-bm // wm) * -(-bn // wn),
-        registers=wm * wn // (WARP * group) + fragments + ADDRESSING,
+        threads=WARP * unit.warps * -(-bm // wm) * -(-bn // wn),
+        registers=unit.registers(wm, wn),
         smem_bytes=stages * staged,
         stages=stages,
         steps=steps,
@@ -157,7 +172,7 @@ def _schedule(
         vector_bytes=max(1, candidate.width) * max(bytes),
         padding=math.prod(n * size for n, size in zip(counts, candidate.tile, strict=True))
         / math.prod(points),
-        matrix=attainment(limits.arch, candidate.warp_tile),
+        attained=attainment(unit, candidate.warp_tile),
         async_copy=candidate.async_enable,
         gathered=float(blocks * steps * gathered(candidate.tile, shifted)),
         tile=candidate.tile,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tinyc.egraph.graph import ENode, Graph
 from tinyc.ir.dtypes import DType
 from tinyc.ir.index import Affine, FloorDiv, affine, lit
-from tinyc.ir.tiny import BINARY, COMPARE, REDUCE_OPS, UNARY
+from tinyc.ir.tiny import BINARY, COMPARE, REDUCE_OPS, UNARY, Program
 
 OPERATORS = {
     "Unary": frozenset(UNARY),
@@ -58,7 +58,7 @@ class Buffer:
 
     cls: str
     arg: int | None
-    dtype: DType | None
+    dtype: DType
     shape: tuple[int, ...]
     ways: tuple[Way, ...]
 
@@ -84,8 +84,8 @@ class View:
     ``malformed``: nodes that no program can hold, in words. They are left out: rules are data, and may be wrong.
     """
 
-    def __init__(self, graph: Graph, inputs: int) -> None:
-        """``inputs``: how many the program has."""
+    def __init__(self, graph: Graph, inputs: Sequence[DType]) -> None:
+        """``inputs``: the dtypes of the program's."""
         self.graph = graph
         self.inputs = inputs
         self.malformed: list[str] = []
@@ -109,6 +109,18 @@ class View:
         """What a class computes, wherever it is needed: the document's node, or itself where it has none."""
         number = self.graph.names.get(cls)
         return cls if number is None else f"node {number}"
+
+    def loads(self, cls: str) -> Iterator[tuple[str, Item]]:
+        """How the operand of a contraction may be loaded, behind widening casts and guards: Reads, and their classes."""
+        seen, pending = {cls}, [cls]
+        while pending:
+            here = pending.pop()
+            for item in self.items.get(here, ()):
+                if item.head == "Read":
+                    yield here, item
+                inner = {"Cast": item.children, "Select": item.children[1:2]}.get(item.head, ())
+                pending += [child for child in inner if child not in seen]
+                seen.update(inner)
 
     # ---- index terms ----
 
@@ -163,8 +175,8 @@ class View:
         arg = next((node for node in nodes if node.op == "Arg"), None)
         if arg is not None:
             number = int(arg.args[0])
-            known = self._known(arg, 0 <= number < self.inputs, str(number))
-            return Buffer(name, number, None, (), ()) if known else None
+            known = self._known(arg, 0 <= number < len(self.inputs), str(number))
+            return Buffer(name, number, self.inputs[number], (), ()) if known else None
         fill = next((node for node in nodes if node.op == "Fill"), None)
         if fill is None:
             return None
@@ -282,6 +294,11 @@ class View:
         item = Item("Contract", "SUM", (axes, batch, m, n, k), (left, right))
         if item not in self.items[cls]:
             self.items[cls] = (*self.items[cls], item)
+
+
+def input_dtypes(program: Program) -> tuple[DType, ...]:
+    """Of the inputs, in their order."""
+    return tuple(program.types[port.node].dtype for port in program.inputs)
 
 
 def _patterns(dtype: DType) -> int:

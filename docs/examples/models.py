@@ -143,6 +143,11 @@ def gradient_step(w: Tensor, gradient: Tensor, batch: int = 32) -> Tensor:
     return w + step
 
 
+def mean_square_error(x: Tensor, y: Tensor) -> Tensor:
+    """One number: what a model is trained to make small."""
+    return ((x - y) * (x - y)).mean()
+
+
 def relu_max_pool(x: Tensor) -> Tensor:
     """ReLU, then the maximum over each image."""
     return x.relu().max((2, 3))
@@ -251,6 +256,7 @@ EXAMPLES: dict[str, Example] = {
     "smooth_interior": _example(smooth_interior, "fp32", x=("M", 64)),
     "residual_defaults": _example(residual_defaults, "fp32", x=("M", 64), y=("M", 64)),
     "gradient_step": _example(gradient_step, "fp32", w=("M", 64), gradient=("M", 64)),
+    "mean_square_error": _example(mean_square_error, "fp32", x=(256, 256), y=(256, 256)),
     "relu_max_pool": _example(relu_max_pool, "fp32", x=(2, 8, 14, 14)),
     "dequantised_matmul": Example(
         dequantised_matmul,

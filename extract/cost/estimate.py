@@ -66,7 +66,7 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
     kept = _kept(region, plan) if hardware.rows else frozenset()
     after = _epilogue(region, plan, kept) if tiled and hardware.sms else frozenset()
     blocks = schedule is not None and schedule.algo == "loops" and not tiled and walk is None
-    flops = ops = epilogue = guards = along = same = reread = along_bytes = same_bytes = 0.0
+    flops = ops = epilogue = guards = along = same = beside = reread = along_bytes = same_bytes = 0.0
     products: dict[bool, float] = {True: 0.0, False: 0.0}  # of matrix units, of others
     for let in region.lets:
         if let.name in kept:
@@ -118,7 +118,9 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
         read = count * types[let.value.tensor].itemsize if isinstance(let.value, Read) else 0.0
         if everywhere:
             same, same_bytes = same + simple, same_bytes + read
-        elif blocks and summed:
+        elif blocks and not summed:
+            beside += simple
+        elif blocks:
             reread += read * (again - 1)
             if along_row(outputs, shape):
                 along, along_bytes = along + simple, along_bytes + read * again
@@ -141,6 +143,7 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
         block_ops=same,
         row_bytes=along_bytes,
         block_bytes=same_bytes,
+        point_ops=beside,
         schedule=schedule,
     )
     return flops, rest + Work(flops=products[True], vector_flops=products[False])

@@ -47,6 +47,7 @@ WORK: Mapping[str, tuple[str, str]] = MappingProxyType(
         "epilogue_ops": ("op", "those after the last product"),
         "row_ops": ("op", "those that are the same along a row of the result"),
         "block_ops": ("op", "those that are the same for all of the result"),
+        "point_ops": ("op", "those beside all sums, in loops"),
         "row_bytes": ("B", "read for row_ops"),
         "block_bytes": ("B", "read for block_ops"),
         "bytes_read": ("B", "each buffer once"),
@@ -72,8 +73,9 @@ SCHEDULE: Mapping[str, tuple[str, str]] = MappingProxyType(
         "staged_bytes": ("B", "loaded into shared memory by all blocks"),
         "vector_bytes": ("B", "of one access"),
         "padding": ("1", "points of all tiles over points of the result"),
-        "matrix": ("1", "share of the matrix units' peak that the instruction attains"),
+        "attained": ("1", "share of its unit's peak that the instruction attains"),
         "row_blocks": ("block", "that share a row of the result, in loops"),
+        "sum_threads": ("thread", "that share a sum, in loops"),
         "overlapped": ("1", "1 where loads run beside the epilogue, else 0"),
     }
 )
@@ -191,8 +193,9 @@ FORMULAS: tuple[Formula, ...] = (
     Formula(
         "again_ops",
         "op",
-        "row_ops * (row_blocks - 1) + block_ops * (blocks - 1)",
-        "no block knows what another one has computed: each does what is the same for all of its row, or of the result",
+        "row_ops * (row_blocks - 1) + block_ops * (blocks - 1) + point_ops * (sum_threads - 1)",
+        "no block knows what another one has computed: each does what is the same for all of its row, or of the result;"
+        " all threads of a sum do what is beside it",
         plain="0",
     ),
     Formula(
@@ -211,20 +214,20 @@ FORMULAS: tuple[Formula, ...] = (
     ),
     Formula("t_compute", "s", "t_contraction + t_ops", "arithmetic, were the machine evenly full"),
     Formula(
-        "t_matrix",
+        "t_shape",
         "s",
-        "padding * flops / peak_flops / (occ_compute * pipeline_eff) * (1 / matrix - 1)",
-        "what the matrix instruction of this warp tile does not attain (WGMMA and TMA, or mma.sync and ldmatrix)",
+        "t_contraction * (1 / attained - 1)",
+        "what the instruction of this warp tile does not attain (WGMMA and TMA, mma.sync and ldmatrix, or lanes)",
         plain="0",
     ),
     Formula(
         "t_wave",
         "s",
-        "(t_compute + t_matrix) * (quantisation - 1)",
+        "(t_compute + t_shape) * (quantisation - 1)",
         "multiprocessors that stand idle in the last wave",
         plain="0",
     ),
-    Formula("compute_side", "s", "t_compute + t_matrix + t_wave", "all arithmetic"),
+    Formula("compute_side", "s", "t_compute + t_shape + t_wave", "all arithmetic"),
     Formula(
         "t_load",
         "s",
@@ -250,9 +253,9 @@ FORMULAS: tuple[Formula, ...] = (
     # ---- the terms: they add up to the estimate of a kernel
     Formula("compute", "s", "where(compute_side >= memory_side, t_compute, 0)", "if arithmetic takes longer"),
     Formula(
-        "matrix shape",
+        "warp shape",
         "s",
-        "where(compute_side >= memory_side, t_matrix, 0)",
+        "where(compute_side >= memory_side, t_shape, 0)",
         "layout_penalty (TMA, WGMMA, ldmatrix): of arithmetic, if that takes longer",
         plain="0",
     ),

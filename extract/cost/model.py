@@ -49,6 +49,7 @@ class Work:
         row_ops: the part of ``ops`` that is the same for all of a row of the result, in a kernel of loops.
         block_ops: the part of ``ops`` that is the same for all of the result.
         row_bytes, block_bytes: what is read for these.
+        point_ops: the part of ``ops`` beside all sums, in a kernel of loops.
         bytes_read, bytes_written: each buffer once.
         reread_bytes: fetched again, after the first time: a value with many uses (fan-out).
         strided_bytes: fetched or stored by neighbours that do not lie side by side in memory.
@@ -75,6 +76,7 @@ class Work:
     block_ops: float = 0.0
     row_bytes: float = 0.0
     block_bytes: float = 0.0
+    point_ops: float = 0.0
     schedule: Schedule | None = None
 
     def __add__(self, other: Work) -> Work:
@@ -95,6 +97,7 @@ class Work:
             self.block_ops + other.block_ops,
             self.row_bytes + other.row_bytes,
             self.block_bytes + other.block_bytes,
+            self.point_ops + other.point_ops,
             self.schedule or other.schedule,
         )
 

@@ -9,16 +9,20 @@ from dataclasses import dataclass, replace
 
 from tinyc.ir.plan import Plan
 from tinyc.ir.region import Region
-from tinyc.ir.resources import THREADS, Limits, element_bytes, resources, smem_bytes
+from tinyc.ir.resources import THREADS, Limits, element_bytes, resources, smem_bytes, unit_of
 from tinyc.ir.rows import kept_rows
 from tinyc.ir.schedule_names import Scope
 from tinyc.ir.streams import walk_of
+from tinyc.ir.units import WARP, Unit
 
 LOOP_REGISTERS = 32
 """Of a thread that computes one point after the other."""
 
 MMA_SYNC_ON_SM90 = 0.65
 """Share of sm90's peak that mma.sync attains, measured (arXiv 2402.13499): only WGMMA reaches the rest."""
+
+LANE_FMAS = {"sm80-simt": 64, "sm90-simt": 128}
+"""Multiply-adds of all lanes of a multiprocessor in a clock."""
 
 WGMMA_ROWS = 64
 """Rows of every WGMMA instruction; a warp tile that is no multiple of it has to use mma.sync."""
@@ -40,12 +44,13 @@ class Schedule:
             itemsize · steps · blocks. 0 for loops.
         vector_bytes: of one access to global memory.
         padding: points of all tiles over points of the result, at least 1: what the tails compute for nothing.
-        matrix: the share, in (0, 1], of the matrix units' peak that the instruction attains with this warp tile (WGMMA
-            with 64 columns or more: nearly all; mma.sync on sm90: 0.65).
+        attained: the share, in (0, 1], of its unit's peak that the instruction attains with this warp tile (WGMMA with 64
+            columns or more: nearly all; mma.sync on sm90: 0.65).
         async_copy: loads run beside the products (``async.enable``).
         epilogue_overlap: the epilogue runs beside the loads of the next tile.
         gathered: elements that all blocks together load one by one, since a window begins at any of them.
         row_blocks: blocks that share a row of the result, in loops.
+        sum_threads: threads that share a sum, in loops.
         tile: (BM, BN, BK) where there is one.
         warp_tile: the part of one warp; on sm90 of one warpgroup.
     """
@@ -60,11 +65,12 @@ class Schedule:
     staged_bytes: float = 0.0
     vector_bytes: int = 4
     padding: float = 1.0
-    matrix: float = 1.0
+    attained: float = 1.0
     async_copy: bool = False
     epilogue_overlap: bool = False
     gathered: float = 0.0
     row_blocks: int = 1
+    sum_threads: int = 1
     tile: tuple[int, int, int] | None = None
     warp_tile: tuple[int, int] | None = None
 
@@ -79,28 +85,43 @@ class Schedule:
         return int(self.async_copy and self.epilogue_overlap)
 
 
-def attainment(arch: str, warp_tile: tuple[int, int] | None) -> float:
-    """The share of the matrix units' peak, in (0, 1], that the instructions for a warp tile of ``(rows, columns)``
-    attain (document 004 §11: TMA, WGMMA and ldmatrix).
+def attainment(unit: Unit, warp_tile: tuple[int, int] | None) -> float:
+    """The share of a unit's peak, in (0, 1], that the instructions for a warp tile of ``(rows, columns)`` attain (document
+    004 §11: TMA, WGMMA and ldmatrix).
 
-    It is what shared memory feeds: 128 bytes a clock to a multiprocessor. sm80 multiplies 2048 FLOP in that clock and
-    loads both operands of a warp tile (ldmatrix). sm90 multiplies 4096: WGMMA reads 64 rows and all columns at each
-    step, so it attains 2N / (64 + N), where 96 %, 63 %, 38 % and 21 % were measured for N = 64, 32, 16 and 8 (arXiv
-    2402.13499). Both hold for elements of any size that the units take, two bytes each.
+    It is what shared memory feeds: 128 bytes a clock to a multiprocessor. sm80's matrix units multiply 2048 FLOP in that
+    clock and load both operands of a warp tile (ldmatrix). sm90's multiply 4096: WGMMA reads 64 rows and all columns at
+    each step, so it attains 2N / (64 + N), where 96 %, 63 %, 38 % and 21 % were measured for N = 64, 32, 16 and 8 (arXiv
+    2402.13499). Both hold for elements of two bytes.
+
+    A lane has ``rows / 4`` x ``columns / 8`` points, and loads as many words for a step: 32 lanes take a clock for each
+    of these. The lanes of sm80 multiply 128 FLOP in a clock, those of sm90 256.
     """
     if warp_tile is None:
         return 1.0
     rows, columns = warp_tile
+    if not unit.matrix:
+        own, loaded = (rows / unit.rows) * (columns / unit.columns), rows / unit.rows + columns / unit.columns
+        return min(1.0, own * WARP / (LANE_FMAS[unit.name] * loaded))
+    arch = unit.name
     if arch == "sm90" and rows % WGMMA_ROWS == 0:
         return min(1.0, 2 * columns / (WGMMA_ROWS + columns))
     fed = min(1.0, rows * columns / (16 * (rows + columns)))
     return MMA_SYNC_ON_SM90 * fed if arch == "sm90" else fed
 
 
-def loops(blocks: int, threads: int, vector: int, rows: int) -> Schedule:
+def loops(blocks: int, threads: int, vector: int, rows: int, sum_threads: int = 1) -> Schedule:
     """How loops run over a result of so many ``rows``. ``vector``: bytes of an access."""
     shared = max(1, blocks // max(1, rows))
-    return Schedule("loops", blocks, threads, LOOP_REGISTERS, vector_bytes=vector, row_blocks=shared)
+    return Schedule(
+        "loops",
+        blocks,
+        threads,
+        LOOP_REGISTERS,
+        vector_bytes=vector,
+        row_blocks=shared,
+        sum_threads=sum_threads,
+    )
 
 
 STREAM_ROWS, STREAM_COLUMNS, STREAM_WARPS = 64, 64, 4
@@ -157,7 +178,8 @@ def schedule_of(region: Region, plan: Plan, limits: Limits) -> Schedule | None:
         threads = taken.threads or THREADS
         blocks = math.prod(taken.grid) if plan.bind else -(-points // threads)
         last = next((axis.size for axis in reversed(region.iters) if axis.size > 1), 1)
-        return loops(max(1, blocks), threads, vector, points // last)
+        share = plan.tile[2] if plan.tile is not None and plan.algo == "loops" else 1
+        return loops(max(1, blocks), threads, vector, points // last, share)
     counts = [-(-scope.extent(role) // size) for role, size in zip("mnk", plan.tile, strict=True)]
     points = math.prod(scope.extent(role) for role in "mnk")
     batch = scope.extent("b") if scope.contraction.batch else 1
@@ -174,7 +196,7 @@ def schedule_of(region: Region, plan: Plan, limits: Limits) -> Schedule | None:
         staged_bytes=float(smem_bytes(replace(plan, stages=1), scope) * steps * blocks),
         vector_bytes=vector,
         padding=math.prod(n * size for n, size in zip(counts, plan.tile, strict=True)) / points,
-        matrix=attainment(limits.arch, plan.warp_tile),
+        attained=attainment(unit_of(limits.arch, scope), plan.warp_tile),
         async_copy=async_ is not None and async_.enable,
         epilogue_overlap=async_ is not None and async_.epilogue_overlap,
         gathered=float(blocks * steps * gathered(plan.tile, [_shifted(scope, side) for side in (0, 1)])),

@@ -245,6 +245,7 @@ def undominated(model: CostModel, works: Iterable[Work]) -> list[Work]:
         Work(ops=1e9, epilogue_ops=1e9),
         Work(ops=1e9, row_ops=1e9),
         Work(ops=1e9, block_ops=1e9),
+        Work(ops=1e9, point_ops=1e9),
         Work(row_bytes=1e9),
         Work(block_bytes=1e9),
         Work(flops=1e12),

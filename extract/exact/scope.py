@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
+from tinyc.ir.folds import Fold
+
 from ..choice import COPYING, How, Key, bound_axes, outside
 from ..cost.model import Roofline, Work
 from ..cost.schedule import Schedule
@@ -130,7 +132,7 @@ class Scope:
         ]
         found = {name for name in FIELDS if any(getattr(work, name) for work in works)}
         if self.problem.tiling is not None:
-            found |= {"row_ops", "block_ops", "reread_bytes", "row_bytes", "block_bytes"}
+            found |= {"row_ops", "block_ops", "point_ops", "reread_bytes", "row_bytes", "block_bytes"}
         return tuple(name for name in FIELDS if name in found)
 
     def _whole(self, key: Key, item: Item, how: How, shape: tuple[int, ...] | None = None) -> Work:
@@ -390,7 +392,7 @@ class Scope:
         an element."""
         tiling, known = self.problem.tiling, self.part.known.values()
         if tiling is None or case == LOOPS:
-            return [] if tiling is None else list(tiling.loops(shape, size))
+            return [] if tiling is None else list(tiling.loops(shape, size, self._folds(root, shape)))
         found: set[Schedule | None] = set()
         for key in self._beneath(root):
             for option in self.options[key]:
@@ -402,6 +404,12 @@ class Scope:
                     found.update(work.schedule for work in (*self.problem.products, *self.problem.scanned))
         found.update(*(each.walks for each in known if case == STREAMS))
         return [each for each in found if each is not None]
+
+    def _folds(self, root: Key, shape: tuple[int, ...]) -> tuple[Fold, ...]:
+        """The sums that threads may share in a kernel from ``root``."""
+        beneath = self._beneath(root)
+        anywhere = any(option.item is INSIDE for key in beneath for option in self.options[key])
+        return self.problem.folds(shape, self.problem.options if anywhere else beneath)
 
     def must(self, keys: Iterable[Key]) -> int:
         """The filled buffers that every kernel reads which computes one of these values."""

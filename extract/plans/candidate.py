@@ -12,16 +12,18 @@ from math import prod
 
 from tinyc.egraph.graph import Argument, Graph
 from tinyc.ir.cpu_tiles import product
+from tinyc.ir.folds import fold_of
 from tinyc.ir.plan import Contraction, Plan
 from tinyc.ir.region import Axis, Region
 from tinyc.ir.resources import Limits, staged
 from tinyc.ir.schedule import known_choice
 from tinyc.ir.schedule_names import Scope
+from tinyc.ir.streams import walk_of
 
 Problem = tuple[Argument, ...]
 """A constructor of sort ``Problem`` and its arguments, as rules/schema.egg explains them:
 ``("Product", kind, batch, m, n, k, bytes of lhs, bytes of rhs, contiguous points, "m" | "n" | "b")``,
-``("Packed", outer, rows, columns, k)`` or ``("Row", points, bytes)``."""
+``("Packed", outer, rows, columns, k)``, ``("Row", points, bytes)`` or ``("Fold", points, summed points, bytes)``."""
 
 
 UNTILED = ("packed", "loops")
@@ -32,7 +34,8 @@ UNTILED = ("packed", "loops")
 class Candidate:
     """A way to schedule a problem on ``arch``; a Plan less what follows from the Region (004 §8.1, §11).
 
-    ``tile``: (BM, BN, BK); on the CPU (rows, columns, depth) of the packed blocks; of loops (1, points of a block, 1).
+    ``tile``: (BM, BN, BK); on the CPU (rows, columns, depth) of the packed blocks; of loops (1, points of a block, threads
+    that share a sum).
     ``stages``, ``warp_tile``: None where nothing is staged. ``width``: elements of one access at most; 0: as the
     compiler chooses. ``algo``: "implicit_gemm", "packed" or "loops". ``async_enable``: the epilogue runs beside the
     loads of the next tile.
@@ -81,6 +84,28 @@ def problem_of(region: Region, roles: Contraction | None, limits: Limits) -> Pro
         return _packed(scope, roles, limits) if limits.arch == "cpu" else _product(scope, roles)
     last = region.iters[-1] if region.iters else None
     return ("Row", last.size, region.outputs[0].dtype.itemsize) if last and last.size > 1 else None
+
+
+def fold_problem(region: Region, limits: Limits) -> Problem | None:
+    """The problem that ``region`` is as loops whose threads share sums. None: a GPU has none to share."""
+    fold = fold_of(region) if limits.arch != "cpu" and walk_of(region) is None else None
+    if fold is None:
+        return None
+    last = region.iters[-1].size if region.iters else 1
+    return ("Fold", last, fold.points, region.outputs[0].dtype.itemsize)
+
+
+def block_of(candidate: Candidate, last: int, size: int, along: bool, limits: Limits) -> tuple[int, int]:
+    """The points of a block whose threads share sums, and the elements of an access. ``last``: points of the last axis,
+    ``size``: bytes of an element. ``along``: what is summed lies along the sum; otherwise along the row, of which a thread
+    then takes as many points."""
+    points, width = candidate.tile[1], max(1, candidate.width)
+    if along:
+        return points, width
+    width = max(1, min(last & -last, limits.access_bytes // size))
+    while width > 1 and points * width // 2 >= last:
+        width //= 2
+    return points * width, width
 
 
 def windows(scope: Scope, roles: Contraction) -> tuple[str, ...]:

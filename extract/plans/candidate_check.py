@@ -7,7 +7,6 @@ that is computed here.
 
 from __future__ import annotations
 
-from tinyc.ir.check_plan import MMA, step_depth
 from tinyc.ir.dtypes import DType
 from tinyc.ir.index import Affine, axis
 from tinyc.ir.plan import Contraction
@@ -26,10 +25,11 @@ from tinyc.ir.region import (
     Within,
     Yield,
 )
-from tinyc.ir.resources import Limits, resources
+from tinyc.ir.resources import Limits, resources, unit_of
 from tinyc.ir.schedule_names import Scope
+from tinyc.ir.units import WARP
 
-from .candidate import Candidate, Problem, problem_of
+from .candidate import Candidate, Problem, fold_problem, problem_of
 from .rank import fault, plan_of
 
 SHARE = 0.8
@@ -60,6 +60,8 @@ def candidate_fault(problem: Problem, candidate: Candidate, limits: Limits) -> s
         return error.why
     if limits.arch == "cpu":
         return _blocks(problem, candidate, limits) if roles else None
+    if (problem[0] == "Fold") is not (candidate.tile[2] > 1 and roles is None):
+        return f"{candidate.tile[2]} threads for a sum of {problem[0]}"
     if plan.vectorize is None or plan.vectorize.width != candidate.width:
         return f"an access of {candidate.width} elements does not fit"
     if roles is None:
@@ -77,7 +79,8 @@ def _stops(
         return f"{taken.smem_bytes} bytes of shared memory are more than 80 % of {limits.smem_bytes}"
     if limits.registers_per_sm // (taken.registers_per_thread * taken.threads) < 2:
         return f"{taken.threads} threads of {taken.registers_per_thread} registers leave room for one block"
-    units = (*MMA[limits.arch], step_depth(plan, scope))
+    unit_ = unit_of(limits.arch, scope)
+    units = unit_.rows, unit_.columns, unit_.depth
     for name, size, unit in zip("mnk", candidate.tile, units, strict=True):
         if size % unit:
             return f"{size} of {name} is no whole number of instructions of {unit}"
@@ -98,6 +101,16 @@ def _stops(
 def _loops(problem: Problem, candidate: Candidate, limits: Limits) -> str | None:
     points, size = int(problem[1]), int(problem[2])
     wider = 2 * candidate.width
+    if problem[0] == "Fold":
+        summed, size = size, int(problem[3])
+        _, block, threads = candidate.tile
+        if wider * size <= limits.access_bytes and summed % wider == 0:
+            return f"accesses of {wider} elements would fit"
+        if 2 * threads * candidate.width > summed:
+            return f"{threads} threads have less than two accesses each to {summed} points"
+        if block * threads % WARP:
+            return f"{block * threads} threads are no whole warps"
+        return f"half of {block} covers the {points} points of a row" if block // 2 >= points else None
     if wider * size <= limits.access_bytes and points % wider == 0:
         return f"accesses of {wider} elements would fit"
     half = candidate.tile[1] // 2
@@ -123,6 +136,10 @@ def region_of(problem: Problem, limits: Limits) -> tuple[Region, Contraction | N
     match problem:
         case ("Row", int(points), int(size)) if points > 1 and size in DTYPES and points > 0:
             return _row(points, DTYPES[size]), None
+        case ("Fold", int(points), int(summed), int(size)) if points > 0 and summed > 1 and size in DTYPES:
+            region = _folded(points, summed, DTYPES[size])
+            same = fold_problem(region, limits) == problem
+            return (region, None) if same else f"{problem} is no problem on {limits.arch}"
         case ("Packed", int(outer), int(rows), int(columns), int(k)) if min(outer, rows, columns, k) > 0:
             made = _contraction("matmul", (outer, rows, columns, k), (4, 4), columns, "n")
         case ("Product", "matmul" | "conv" as kind, *rest) if len(rest) == 8 and rest[7] in ("m", "n", "b"):
@@ -159,6 +176,18 @@ def _row(points: int, dtype: DType) -> Region:
     return Region(
         "row", (Axis("i", 3), Axis("j", points)), (ref,), (out,), lets, (Yield(lets[-1].name, "Y"),)
     )
+
+
+def _folded(points: int, summed: int, dtype: DType) -> Region:
+    """Sums of contiguous elements, one for each point of three rows; a single one has no axes."""
+    iters = (Axis("i", 3), Axis("j", points)) if points > 1 else ()
+    shape = tuple(item.size for item in iters)
+    ref = MemRef("X", dtype, (*shape, summed), 128)
+    lets = (
+        Let("x", dtype, Read("X", (*(axis(item.name) for item in iters), axis("k")))),
+        Let("y", dtype, Reduce("MAX", (Axis("k", summed),), "x")),
+    )
+    return Region("fold", iters, (ref,), (MemRef("Y", dtype, shape, 128),), lets, (Yield("y", "Y"),))
 
 
 def _contraction(

@@ -7,16 +7,19 @@ suit its caches. Every default passes :func:`tinyc.ir.check_plan.check_plan`.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from tinyc.egraph.rulefiles import BUILTIN
 from tinyc.egraph.sexpr import parse
-from tinyc.ir.check_plan import MMA, step_depth
 from tinyc.ir.cpu_tiles import default_tile, product
+from tinyc.ir.folds import fold_of
 from tinyc.ir.plan import Contraction, Extracted, Plan
 from tinyc.ir.region import Region
-from tinyc.ir.resources import THREADS, Limits, element_bytes
+from tinyc.ir.resources import THREADS, Limits, unit_of
+from tinyc.ir.streams import walk_of
+from tinyc.ir.units import WARP, Unit
 
 from ..cost.hardware import Hardware
 from .candidate import Candidate
@@ -31,7 +34,7 @@ def default_plan(region: Region, contraction: Contraction | None, hardware: Hard
     limits = hardware.limits
     if limits.arch == "cpu":
         return _on_cpu(region, contraction, limits)
-    return _contraction(region, contraction, limits) or _loops(region, limits)
+    return _contraction(region, contraction, limits) or _loops(region, hardware)
 
 
 def with_default_plans(extracted: Extracted, hardware: Hardware) -> Extracted:
@@ -79,13 +82,14 @@ def _on_cpu(region: Region, roles: Contraction | None, limits: Limits) -> Plan:
 
 @functools.cache
 def references() -> dict[tuple[str, str], Candidate]:
-    """By architecture and kind of kernel: the facts of relation ``reference-plan`` in rules/hardware.egg."""
+    """By unit that multiplies and kind of kernel: the facts of relation ``reference-plan`` in rules/hardware.egg."""
     found = {}
     for form in parse((BUILTIN.parent / "hardware.egg").read_text(encoding="utf-8")):
         if isinstance(form, tuple) and form[0] == "reference-plan":
-            arch, kind, *sizes = map(str, form[1:])
+            unit, kind, *sizes = map(str, form[1:])
             bm, bn, bk, stages, wm, wn = map(int, sizes)
-            found[arch, kind] = Candidate(arch, (bm, bn, bk), stages, (wm, wn), WIDEST, "implicit_gemm", True)
+            arch = unit.removesuffix("-simt")
+            found[unit, kind] = Candidate(arch, (bm, bn, bk), stages, (wm, wn), WIDEST, "implicit_gemm", True)
     return found
 
 
@@ -93,38 +97,39 @@ def _contraction(region: Region, roles: Contraction | None, limits: Limits) -> P
     """None: a matrix-vector product, or operands so large that no tile fits."""
     if roles is None or not (roles.m and roles.n and roles.k):
         return None
-    plan, scope = untiled(region, roles)
-    shape = references()[limits.arch, kind_of(scope, roles)]
-    rows, columns = MMA[limits.arch]
-    depth = step_depth(plan, scope)
+    _, scope = untiled(region, roles)
+    unit = unit_of(limits.arch, scope)
+    shape = references()[unit.name, kind_of(scope, roles)]
     assert shape.warp_tile is not None
-    bm = _fit(shape.tile[0], scope.extent("m"), rows)
-    bn = _fit(shape.tile[1], scope.extent("n"), columns)
-    bk = _fit(shape.tile[2] * 2 // max(2, element_bytes(plan, scope)), scope.extent("k"), depth)
+    bm = _fit(shape.tile[0], scope.extent("m"), unit.rows)
+    bn = _fit(shape.tile[1], scope.extent("n"), unit.columns)
+    bk = _fit(shape.tile[2], scope.extent("k"), unit.depth)
     fitted = replace(
         shape, tile=(bm, bn, bk), warp_tile=(min(bm, shape.warp_tile[0]), min(bn, shape.warp_tile[1]))
     )
-    for candidate in _smaller(fitted, rows, columns, depth):
+    for candidate in _smaller(fitted, unit):
         found = plan_of(candidate, region, roles, limits)
         if fault(found, region, limits) is None:
             return found
     return None
 
 
-def _smaller(candidate: Candidate, rows: int, columns: int, depth: int) -> Iterator[Candidate]:
+def _smaller(candidate: Candidate, unit: Unit) -> Iterator[Candidate]:
     """The candidate itself, then smaller ones: what fits where an operand is made of several buffers."""
     assert candidate.warp_tile is not None
     yield candidate
     bm, bn, bk = candidate.tile
-    while bk > depth or bn > columns or bm > rows:
-        bm, bn, bk = max(rows, bm // 2), max(columns, bn // 2), max(depth, bk // 2)
+    while bk > unit.depth or bn > unit.columns or bm > unit.rows:
+        bm, bn, bk = max(unit.rows, bm // 2), max(unit.columns, bn // 2), max(unit.depth, bk // 2)
         warp = min(bm, candidate.warp_tile[0]), min(bn, candidate.warp_tile[1])
         yield replace(candidate, tile=(bm, bn, bk), warp_tile=warp, stages=2)
 
 
-def _loops(region: Region, limits: Limits) -> Plan:
+def _loops(region: Region, hardware: Hardware) -> Plan:
     """A block of :data:`~tinyc.ir.resources.THREADS` threads, each with one access."""
-    last = region.iters[-1].size if region.iters else 1
+    limits, last = hardware.limits, region.iters[-1].size if region.iters else 1
+    if (shared := _shared(region, hardware)) is not None:
+        return shared
     for width in (8, 4, 2, 1):
         points = min(THREADS * width, _fit(THREADS * width, last, 32 * width))
         plan = plan_of(
@@ -133,6 +138,22 @@ def _loops(region: Region, limits: Limits) -> Plan:
         if plan.vectorize is None or plan.vectorize.width == width:
             return plan
     return plan
+
+
+def _shared(region: Region, hardware: Hardware) -> Plan | None:
+    """Where each point has sums for itself, and there are too few of them to keep the machine busy, a block's threads share
+    one, or each warp's; None where there are more, or they are too short."""
+    limits, results = hardware.limits, math.prod(item.size for item in region.iters)
+    fold = fold_of(region) if walk_of(region) is None else None
+    if fold is None or results >= hardware.sms * hardware.busy_warps * WARP:
+        return None
+    for share in (THREADS, WARP):
+        width = min(fold.points & -fold.points, limits.access_bytes // region.outputs[0].dtype.itemsize)
+        points = THREADS // share
+        if 2 * share * width <= fold.points and (share == WARP or results < THREADS):
+            candidate = Candidate(limits.arch, (1, points, share), None, None, width, "loops", False)
+            return plan_of(candidate, region, None, limits)
+    return None
 
 
 def _fit(size: int, extent: int, unit: int) -> int:

@@ -12,7 +12,7 @@ from tinyc.ir.resources import Limits
 
 from ..cost.hardware import Hardware
 from ..cost.model import CostModel
-from .candidate import Candidate, Problem, problem_of
+from .candidate import Candidate, Problem, fold_problem, problem_of
 from .default_plan import aligned, default_plan
 from .rank import MOST, RankedPlan, plan_of, rank_plans
 
@@ -67,8 +67,10 @@ def _candidates(
     candidates: Mapping[Problem, tuple[Candidate, ...]],
     limits: Limits,
 ) -> tuple[Candidate, ...]:
-    problem = problem_of(region, roles, limits)
-    return candidates.get(problem, ()) if problem is not None else ()
+    problems = [problem_of(region, roles, limits)]
+    if roles is None or not (roles.m and roles.n):
+        problems.append(fold_problem(region, limits))
+    return tuple(each for problem in problems if problem is not None for each in candidates.get(problem, ()))
 
 
 def _or_loops(

@@ -12,16 +12,18 @@ from dataclasses import dataclass, replace
 from tinyc.ir.check_plan import check_plan, swizzles
 from tinyc.ir.cpu_tiles import product
 from tinyc.ir.diagnostics import TinycError
+from tinyc.ir.folds import fold_of
 from tinyc.ir.plan import Contraction, Plan
 from tinyc.ir.region import Binary, Reduce, Region, Select, Stream, Unary
 from tinyc.ir.resources import Limits, element_bytes, staged, stored_along
 from tinyc.ir.rows import kept_rows
 from tinyc.ir.schedule import BARRIER_MODELS, Async, Cache, LayoutHints, LocalEdge, Vectorize
 from tinyc.ir.schedule_names import Scope
+from tinyc.ir.units import WARP
 
 from ..cost.estimate import estimate
 from ..cost.model import CostModel, Work
-from .candidate import Candidate, windows
+from .candidate import Candidate, block_of, windows
 
 MOST = 20
 """Plans of a kernel that are weighed in the end (feature 004-128)."""
@@ -236,6 +238,8 @@ _WARPS = (("m.i.o", "warp.y"), ("n.i.o", "warp.x"))
 
 def _loops_on_gpu(candidate: Candidate, region: Region, limits: Limits) -> Plan:
     """The iters flattened over blocks, the innermost one cut into pieces for a block's threads."""
+    if candidate.tile[2] > 1:
+        return _shared_on_gpu(candidate, region, limits)
     plan = Plan(arch=limits.arch, algo_choice=attention(region))
     iters = [item for item in region.iters if item.size > 1]
     if not iters or iters[-1] is not region.iters[-1]:
@@ -258,6 +262,45 @@ def _loops_on_gpu(candidate: Candidate, region: Region, limits: Limits) -> Plan:
         if fault(less, region, limits) is None:
             return less
     return replace(plan, tile=None, bind=(), predicate_tail=())
+
+
+def _shared_on_gpu(candidate: Candidate, region: Region, limits: Limits) -> Plan:
+    """Loops whose threads share sums: neighbours share one where its elements are neighbours, those of a warp or of several
+    warps; otherwise neighbours are points of the row."""
+    fold, share = fold_of(region), candidate.tile[2]
+    plan = Plan(arch=limits.arch, algo_choice=attention(region))
+    if fold is None:
+        return replace(plan, tile=candidate.tile)
+    last = region.iters[-1] if region.iters else None
+    size = region.outputs[0].dtype.itemsize
+    points, width = block_of(candidate, last.size if last else 1, size, fold.along, limits)
+    threads = points if fold.along else points // width
+    bind = [(item.name, "block.x") for item in region.iters[:-1]]
+    if last is not None:
+        bind += [(f"{last.name}.o", "block.x")]
+    if not fold.along:
+        row, summed = [("i", "lane")], [("i", "warp.y")]
+    elif share < WARP:
+        row, summed = [("i.o", "warp.x"), ("i.i", "lane")], [("i", "lane")]
+    else:
+        row, summed = (
+            [("i", "warp.x")],
+            [("i", "lane")] if share == WARP else [("i.o", "warp.y"), ("i.i", "lane")],
+        )
+    bind += [(f"{last.name}.{part}", place) for part, place in row if last is not None]
+    bind += [(f"{fold.axis}.{part}", place) for part, place in summed]
+    for less in _halves(width):
+        points = threads * (1 if fold.along else less)
+        found = replace(
+            plan,
+            tile=(1, points, share),
+            bind=tuple(bind),
+            vectorize=Vectorize(f"{fold.axis if fold.along or last is None else last.name}.i", less),
+            predicate_tail=(f"{last.name}.i",) if last is not None and last.size % points else (),
+        )
+        if fault(found, region, limits) is None:
+            return found
+    return found
 
 
 def _vectorized(plan: Plan, region: Region, part: str, width: int, limits: Limits) -> Plan:

@@ -199,8 +199,8 @@ def _plans(report: ExtractionReport) -> list[str]:
 
 
 PLANS = {
-    "tile": "points of m x n x k",
-    "warp": "the part of one warp (sm90: warpgroup)",
+    "tile": "points of m x n x k (loops: 1 x points x threads of a sum)",
+    "warp": "the part of one warp (wgmma: of a warpgroup)",
     "stages": "tiles in the shared-memory ring",
     "vector": "elements of one access",
     "regs": "of a thread",

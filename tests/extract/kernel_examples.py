@@ -20,7 +20,7 @@ from tinyc.extract.exact.proof import Effort
 from tinyc.extract.greedy import extract, improve
 from tinyc.extract.pricing import priced
 from tinyc.extract.problem import Problem
-from tinyc.extract.view import View
+from tinyc.extract.view import View, input_dtypes
 from tinyc.ir.tiny import Program
 from tinyc.pipeline import machine
 
@@ -96,7 +96,7 @@ def chosen_from(program: Program, target: str, model: CostModel | None = None) -
         * int(np.prod([int(each) for each in program.types[port.node].shape]))
         for number, port in enumerate(program.inputs)
     }
-    problem = Problem(View(graph, len(program.inputs)), model or Roofline(hardware(target)), sizes)
+    problem = Problem(View(graph, input_dtypes(program)), model or Roofline(hardware(target)), sizes)
     found = extract(problem)
     assert found is not None
     return problem, improve(problem, found.choice)

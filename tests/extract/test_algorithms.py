@@ -138,7 +138,7 @@ def test_a_sum_is_cut_where_its_tiles_are_too_few(target: str, shape: Shape, spl
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
 def test_partial_sums_add_up(dtype: str) -> None:
-    program = product(24, 40, 2048, dtype)
+    program = product(64, 72, 4096, dtype)
     extracted = extracted_of(compiled(program, "sm80"))
     assert parts(extracted) > 1
     check_exact(program, extracted)
@@ -156,12 +156,12 @@ def test_a_sum_in_integers_is_cut_exactly() -> None:
     def fn(a: Any, b: Any) -> Any:
         return a @ b
 
-    program = tinyc.trace(fn, tinyc.spec("i32", (16, 2048)), tinyc.spec("i32", (2048, 16)))
+    program = tinyc.trace(fn, tinyc.spec("i32", (64, 4096)), tinyc.spec("i32", (4096, 64)))
     extracted = extracted_of(compiled(program, "sm80"))
     assert len(extracted.regions) == 2
     generator = np.random.default_rng(0)
     large = [
-        generator.integers(-(2**31), 2**31, shape).astype(np.int32) for shape in ((16, 2048), (2048, 16))
+        generator.integers(-(2**31), 2**31, shape).astype(np.int32) for shape in ((64, 4096), (4096, 64))
     ]
     check_exact(program, extracted, large)  # it wraps, and still is the same
 
@@ -190,9 +190,10 @@ def streams(extracted: Extracted) -> int:
 
 STREAMED: Mapping[str, tuple[tuple[Shape, bool], ...]] = {
     "sm80": (
-        ((8, 512, 512, 64), True),
-        ((8, 2048, 2048, 64), True),
+        ((64, 1024, 1024, 64), True),
+        ((32, 2048, 2048, 64), True),
         ((8, 64, 64, 64), False),  # a row of scores is kept on chip
+        ((8, 512, 512, 64), False),  # 64 blocks would walk: too few
         (
             (8, 32, 8192, 64),
             False,

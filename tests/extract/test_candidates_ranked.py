@@ -24,7 +24,7 @@ from tinyc.extract.plans.planning import Planned, with_plans
 from tinyc.extract.plans.rank import MOST, RankedPlan, plan_of, rank_plans, refused
 from tinyc.extract.program import extract_program
 from tinyc.extract.tiling import Tiling
-from tinyc.extract.view import View
+from tinyc.extract.view import View, input_dtypes
 from tinyc.ir.check_plan import check_plan
 from tinyc.ir.evaluate import evaluate
 from tinyc.ir.plan import Extracted, Plan
@@ -301,7 +301,7 @@ def test_extraction_prices_a_contraction_as_its_plan_is_priced(target: str) -> N
     of the epilogue: by that, a kernel that reads more could take less, and the search could not compare kernels."""
     program, row = gemm(1000, 776, 520), machine(target)
     graph = saturated(program, row.limits)
-    view = View(graph, len(program.inputs))
+    view = View(graph, input_dtypes(program))
     (item,) = {
         each
         for items in view.items.values()

@@ -60,8 +60,9 @@ def random_work(random: random.Random) -> Work:
         staged_bytes=10 ** random.uniform(0, 12),
         vector_bytes=random.choice((1, 2, 4, 8, 16)),
         padding=1 + random.random(),
-        matrix=random.choice((1.0, 0.65, 0.21)),
+        attained=random.choice((1.0, 0.65, 0.21)),
         row_blocks=random.choice((1, 1, 7)),
+        sum_threads=random.choice((1, 1, 32)),
         async_copy=random.random() < 0.5,
         epilogue_overlap=random.random() < 0.5,
     )
@@ -72,7 +73,7 @@ def plain(work: Work, row: Hardware) -> dict[str, float]:
     """The terms, written again from docs/cost.md as straight-line Python."""
     s, limits = work.schedule if row.sms else None, row.limits
     occ_c = occ_m = eff = quantisation = 1.0
-    t_matrix = t_epilogue = overlap = narrow = 0.0
+    t_shape = t_epilogue = overlap = narrow = 0.0
     matrix_s, other_s = work.flops / row.flops, work.vector_flops / (row.vector_flops or row.flops)
     ops, fetched = work.ops, work.reread_bytes
     cache = 1 / row.cache_bandwidth if row.cache_bandwidth else 0.0
@@ -95,24 +96,25 @@ def plain(work: Work, row: Hardware) -> dict[str, float]:
         eff = tiles / (tiles + 1)
         quantisation = math.ceil(s.blocks / (row.sms * resident)) * row.sms * resident / s.blocks
         matrix_s, other_s = matrix_s * s.padding, other_s * s.padding
-        t_matrix = matrix_s / (occ_c * eff) * (1 - s.matrix) / s.matrix
+        t_shape = (matrix_s + other_s) / (occ_c * eff) * (1 - s.attained) / s.attained
         again = work.row_ops * (s.row_blocks - 1) + work.block_ops * (s.blocks - 1)
+        again += work.point_ops * (s.sum_threads - 1)
         ops = (ops - work.epilogue_ops + again) * s.padding
         fetched += work.row_bytes * (s.row_blocks - 1) + work.block_bytes * (s.blocks - 1)
         t_epilogue = work.epilogue_ops / (row.ops * occ_c)
         narrow = row.narrow * (limits.access_bytes / s.vector_bytes - 1)
         staged = s.staged_bytes * cache
     t_compute = (matrix_s + other_s) / (occ_c * eff) + ops / (row.ops * occ_c)
-    t_wave = (t_compute + t_matrix) * (quantisation - 1)
+    t_wave = (t_compute + t_shape) * (quantisation - 1)
     t_load = max(work.bytes_read / (row.bandwidth * occ_m), staged)
     memory = t_load + row.write * work.bytes_written / (row.bandwidth * occ_m)
     if s is not None and s.async_copy and s.epilogue_overlap:
         turns = math.ceil(s.blocks / row.sms)
         overlap = -min(t_load, t_epilogue) * (turns - 1) / turns
-    wins = t_compute + t_matrix + t_wave >= memory
+    wins = t_compute + t_shape + t_wave >= memory
     return {
         "compute": t_compute if wins else 0.0,
-        "matrix shape": t_matrix if wins else 0.0,
+        "warp shape": t_shape if wins else 0.0,
         "wave quantisation": t_wave if wins else 0.0,
         "memory": 0.0 if wins else memory,
         "epilogue": t_epilogue,
@@ -286,7 +288,7 @@ def test_terms_add_up_exactly(target: str) -> None:
         assert all(value >= 0 for name, value in terms.items() if name != "overlap")
         assert model.kernel(work) >= model.hardware.launch
         ((side, seconds),) = model.hidden(work).items()
-        shown = sum(terms[name] for name in ("compute", "matrix shape", "wave quantisation", "memory"))
+        shown = sum(terms[name] for name in ("compute", "warp shape", "wave quantisation", "memory"))
         assert seconds <= shown * (1 + 1e-9)
         assert terms["memory" if side == "memory" else "compute"] == 0.0
 

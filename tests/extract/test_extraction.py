@@ -56,7 +56,7 @@ def unary(op: str, x: str) -> ENode:
 
 
 def chosen(found: Graph) -> Choice | None:
-    solution = extract(Problem(View(found, 1), MODEL, {0: 32}))
+    solution = extract(Problem(View(found, (DType.FP32,)), MODEL, {0: 32}))
     return solution.choice if solution else None
 
 

@@ -16,7 +16,7 @@ from tinyc.egraph.engine import Engine, Ref
 from tinyc.egraph.graph import TABLES, ENode, Graph, compact, read
 from tinyc.egraph.rulefiles import load_rules
 from tinyc.egraph.saturate import saturate
-from tinyc.extract.view import View, axis_extent, axis_id
+from tinyc.extract.view import View, axis_extent, axis_id, input_dtypes
 from tinyc.ir.evaluate import evaluate
 from tinyc.ir.index import Affine, FloorDiv
 
@@ -314,7 +314,7 @@ def test_movement_composes_to_one_map(seed: int) -> None:
         program, BASE, ["layout"]
     )  # a copy of the input in another layout is read by other maps
     assert saturation.graph is not None and saturation.complete
-    view = View(saturation.graph, len(program.inputs))
+    view = View(saturation.graph, input_dtypes(program))
     (way,) = view.buffers[saturation.graph.outputs[0]].ways
     reads = [item for item in view.items[way.root] if item.head == "Read"]
     assert reads, "the output is no Read of the input"
@@ -351,7 +351,7 @@ def test_a_remainder_too_small_to_count_leaves_the_division(
     root = made.over(total, divisor)
     graph, classes, _ = normalised(made, [root])
     np.testing.assert_array_equal(Checker(graph).value(classes[root]), made.values[root])
-    index = View(graph, 0).index(classes[root])
+    index = View(graph, ()).index(classes[root])
     assert index is not None
     everything = {number for _, number in terms}
     assert {axis_id(name) for name in index.axes()} == (everything if expected is None else expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from dataclasses import replace
@@ -19,6 +20,7 @@ from tinyc.extract.cost.hardware import TABLE
 from tinyc.extract.plans.candidate import Candidate, candidates_of
 from tinyc.extract.plans.candidate_check import candidate_fault
 from tinyc.ir.resources import LIMITS, Limits
+from tinyc.ir.units import UNITS, unit_name
 
 TARGETS = tuple(TABLE)
 GPUS = ("sm80", "sm90")
@@ -274,3 +276,48 @@ def test_without_the_rules_there_are_no_candidates() -> None:
     program = gemm(256, 192, 128)
     assert not saturated(program, LIMITS["sm80"], without=("plan",)).candidates
     assert not saturated(program, LIMITS["sm80"], without=("problem",)).candidates
+
+
+# ---- what multiplies ------------------------------------------------------------------------------------------------
+
+
+def test_units_are_the_same_in_facts_and_in_python() -> None:
+    told = {row[0]: tuple(map(int, row[1:])) for row in facts("compute-unit")}
+    assert told == {name: tuple(vars(unit).values())[1:] for name, unit in UNITS.items()}
+    ranks = {int(size): int(rank) for size, rank in facts("operand-rank")}
+    units = {(arch, int(rank)): unit for arch, rank, unit in facts("unit-of")}
+    for arch, left, right in itertools.product(GPUS, ranks, ranks):
+        assert unit_name(arch, left, right) == units[arch, max(ranks[left], ranks[right])]
+
+
+@pytest.mark.parametrize("target", GPUS)
+@pytest.mark.parametrize(
+    ("dtype", "lanes"), [("fp16", False), ("bf16", False), ("fp32", True), ("i32", True), ("bool", True)]
+)
+def test_lanes_multiply_what_matrix_units_do_not_take(dtype: str, lanes: bool, target: str) -> None:
+    """Their warps' parts are smaller, each lane has some rows and columns of them, and no precision is lost to tf32."""
+    unit = UNITS[f"{target}-simt" if lanes else target]
+    every = products(LIMITS[target], (512, 512, 512), dtype)
+    assert len(every) >= 10
+    tiles, parts = (
+        {tuple(map(int, row[-count:])) for row in facts(table) if row[0] == unit.name}
+        for table, count in (("tile-shape", 3), ("warp-shape", 2))
+    )
+    for candidate in every:
+        rows, columns = candidate.warp_tile or (0, 0)
+        assert candidate.tile in tiles
+        assert any(rows in (m, candidate.tile[0]) and columns in (n, candidate.tile[1]) for m, n in parts)
+    report = tinyc.optimize_and_compile(gemm(512, 512, 512, dtype), target=target).report
+    (kernel,) = report.kernels[:1]
+    assert kernel.plan.warp_tile in {each.warp_tile for each in every}
+    assert kernel.time_s < report.naive.time_s / 2
+
+
+def test_a_tile_of_lanes_is_one_line_too(tmp_path: Path) -> None:
+    mine = written(tmp_path, '(tile-shape "sm80-simt" 128 128 16)')
+    program = gemm(4096, 4096, 4096, "fp32")
+    before, after = (
+        {each.tile for candidates in found(program, "sm80", rules).values() for each in candidates}
+        for rules in ((), (mine,))
+    )
+    assert after - before == {(128, 128, 16)}

@@ -17,7 +17,7 @@ from tinyc.egraph.saturate import saturate
 from tinyc.extract import choice
 from tinyc.extract.cost import model
 from tinyc.extract.cost.model import weight
-from tinyc.extract.view import View, axis_extent, axis_id
+from tinyc.extract.view import View, axis_extent, axis_id, input_dtypes
 from tinyc.ir.tiny import Program
 
 Tensor = Any
@@ -39,7 +39,7 @@ class Found:
 def streams(program: Program, also: tuple[str, ...] = ()) -> set[Found]:
     result = saturate(program, load_rules(), also=also)
     assert result.complete and result.graph is not None
-    view = View(result.graph, len(program.inputs))
+    view = View(result.graph, input_dtypes(program))
     assert not view.malformed
     found = set()
     for items in view.items.values():

@@ -19,7 +19,7 @@ from tinyc.egraph.saturate import saturate
 from tinyc.extract.cost.estimate import estimate
 from tinyc.extract.cost.hardware import hardware
 from tinyc.extract.cost.model import Roofline
-from tinyc.extract.view import LEVEL, View, axis_id
+from tinyc.extract.view import LEVEL, View, axis_id, input_dtypes
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.evaluate import evaluate
 from tinyc.ir.region import Reduce
@@ -141,7 +141,7 @@ def test_the_axes_of_a_reduction_lie_above_all_axes_of_its_index() -> None:
     check_integers(traced(lambda x: x.sum(1).reshape(2, 3, 4).permute(2, 0, 1).sum(0), x=(24, 5)))
     saturation = saturate(program, load_rules())
     assert saturation.graph is not None
-    view = View(saturation.graph, len(program.inputs))
+    view = View(saturation.graph, input_dtypes(program))
     found = 0
     for name, items in view.items.items():
         for item in items:

@@ -39,7 +39,7 @@ EXTRACTABLE = (
 RECORD = "rule-record-"
 """What the names of the tables start with in which rules record their matches (provenance.py)."""
 
-PROBLEMS = ("Product", "Packed", "Row")
+PROBLEMS = ("Product", "Packed", "Row", "Fold")
 """Constructors of what the schedule of a kernel depends on."""
 
 TABLES = (*EXTRACTABLE, "Out", "contracts", "free", "node-number", "At", *PROBLEMS, "plan-candidate")

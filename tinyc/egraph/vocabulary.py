@@ -142,6 +142,12 @@ VOCABULARY = Vocabulary(
         ),
         Constructor("Packed", ("i64",) * 4, "Problem", "one on the CPU: outer, rows, columns, k"),
         Constructor("Row", ("i64", "i64"), "Problem", "loops: points of the last axis, element bytes"),
+        Constructor(
+            "Fold",
+            ("i64",) * 3,
+            "Problem",
+            "loops that sum: points of the last axis, points summed, element bytes",
+        ),
     ),
     functions=(
         Function("atom-key", ("Atom",), "i64", _LEAST, "order of the atoms in a normal form"),

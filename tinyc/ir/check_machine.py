@@ -8,7 +8,6 @@ from .cpu_tiles import blocks, product
 from .diagnostics import TinycError
 from .region import Region
 from .resources import (
-    GROUP,
     Limits,
     Resources,
     along,
@@ -17,14 +16,11 @@ from .resources import (
     run_along,
     staged,
     stored_along,
+    unit_of,
 )
 from .schedule import Plan
 from .schedule_names import Scope
 
-#: rows and columns of one matrix instruction: mma.sync m16n8, wgmma m64n8 and its multiples
-MMA = {"sm80": (16, 8), "sm90": (64, 8)}
-#: columns of the widest wgmma
-WGMMA_COLUMNS = 256
 #: bytes of a row of a tile that can be swizzled; beyond, whole multiples of the last
 SWIZZLED_ROWS = (32, 64, 128)
 
@@ -190,30 +186,26 @@ def _vector(claim: Claim, found: Resources) -> None:
 
 
 def _instructions(claim: Claim) -> None:
-    """A warp's tile is a whole number of matrix instructions (a STOP condition of 004 §11)."""
+    """A warp's tile is a whole number of instructions, matrix ones or of all lanes (a STOP condition of 004 §11)."""
     plan, arch = claim.plan, claim.limits.arch
     if plan.tile is None or plan.warp_tile is None:
         return
-    rows, columns = MMA.get(arch, (1, 1))
-    wide = arch == "sm90" and plan.warp_tile[1] > WGMMA_COLUMNS
-    if plan.warp_tile[0] % rows or plan.warp_tile[1] % columns or wide:
-        unit = "warpgroup" if GROUP.get(arch, 1) > 1 else "warp"
+    unit = unit_of(arch, claim.scope)
+    wide = unit.warps > 1 and plan.warp_tile[1] > unit.widest  # wgmma; others are limited by their registers
+    if plan.warp_tile[0] % unit.rows or plan.warp_tile[1] % unit.columns or wide:
+        rows, columns = plan.warp_tile
         raise claim.refuse(
             "warp_tile",
-            f"{plan.warp_tile[0]}x{plan.warp_tile[1]} of a {unit} is no whole number of instructions of {arch}",
-            f"give multiples of {rows} rows and {columns} columns"
-            + (f", at most {WGMMA_COLUMNS}" if wide else ""),
+            f"{rows}x{columns} of a {unit.issuer} is no whole number of instructions of {unit.name}",
+            f"give multiples of {unit.rows} rows and {unit.columns} columns"
+            + (f", at most {unit.widest}" if wide else ""),
         )
-    depth = step_depth(claim.plan, claim.scope)
-    if plan.tile[2] % depth:
+    if plan.tile[2] % unit.depth:
         raise claim.refuse(
-            "tile[2]", f"{plan.tile[2]} is no whole number of steps of {depth}", f"give a multiple of {depth}"
+            "tile[2]",
+            f"{plan.tile[2]} is no whole number of steps of {unit.depth}",
+            f"give a multiple of {unit.depth}",
         )
-
-
-def step_depth(plan: Plan, scope: Scope) -> int:
-    """Points of k that one matrix instruction sums: 32 bytes of an operand's row."""
-    return 32 // max(2, element_bytes(plan, scope))
 
 
 def _registers(claim: Claim, found: Resources) -> None:
@@ -222,7 +214,8 @@ def _registers(claim: Claim, found: Resources) -> None:
     if found.registers_per_thread <= share or warp_tile is None:
         return
     rows, columns = warp_tile
-    halved = (rows // 2, columns) if rows // 2 >= MMA.get(limits.arch, (1, 1))[0] else (rows, columns // 2)
+    least = unit_of(limits.arch, claim.scope).rows
+    halved = (rows // 2, columns) if rows // 2 >= least else (rows, columns // 2)
     advice = f"give a smaller warp_tile, such as {halved[0]}x{halved[1]}"
     raise claim.refuse(
         "warp_tile",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from .check_machine import MMA, Claim, check_cpu, check_gpu, step_depth, swizzles
+from .check_machine import Claim, check_cpu, check_gpu, swizzles
 from .diagnostics import show
+from .folds import fold_of
 from .region import Reduce, Region, Stream
 from .resources import Limits, Resources, resources
 from .rows import kept_rows
 from .schedule import BARRIER_MODELS, Contraction, Plan, rings
 from .schedule_names import nearest
 
-__all__ = ["MMA", "check_plan", "step_depth", "swizzles"]
+__all__ = ["check_plan", "swizzles"]
 
 
 def check_plan(plan: Plan, region: Region, limits: Limits, path: str = "plan") -> Resources:
@@ -70,10 +71,8 @@ class _Check(Claim):
     def sizes(self) -> None:
         """Numbers that must fit each other."""
         plan = self.plan
-        if plan.algo == "loops" and plan.tile is not None and (plan.tile[0], plan.tile[2]) != (1, 1):
-            raise self.refuse(
-                "tile", "loops have no rows and no depth", "give [1, points, 1], or plan a contraction"
-            )
+        if plan.algo == "loops" and plan.tile is not None:
+            self.shared(plan.tile)
         for number, size in enumerate(plan.tile or ()):
             if size < 1:
                 raise self.refuse(f"tile[{number}]", f"{size} is below 1", "give at least 1", "PlanInvalid")
@@ -117,6 +116,30 @@ class _Check(Claim):
                     f"a ring of {edge.depth} tiles, and {ring} stages",
                     f"give {ring}, or leave depth out",
                 )
+
+    def shared(self, tile: tuple[int, int, int]) -> None:
+        """Loops, and the threads that share their sums."""
+        rows, _, threads = tile
+        if rows != 1:
+            raise self.refuse(
+                "tile", "loops have no rows", "give [1, points, threads of a sum], or plan a contraction"
+            )
+        if threads == 1:
+            return
+        fold = fold_of(self.region)
+        wrong = (
+            "a CPU has one thread for each"
+            if self.limits.arch == "cpu"
+            else f"{self.region.name} has none at the points of its row"
+            if fold is None
+            else f"the shortest has {fold.points} points"
+            if threads > fold.points
+            else "their number is no power of two"
+            if threads.bit_count() != 1
+            else None
+        )
+        if wrong is not None:
+            raise self.refuse("tile[2]", f"{threads} threads cannot share a sum: {wrong}", "give 1")
 
     # ---- the Plan against the Region --------------------------------------------------------------------
 
@@ -252,6 +275,9 @@ class _Check(Claim):
             )
         splits = any(name.startswith("splitk_") for _, name in self.plan.algo_choice)
         summed = {item.name for item in self.scope.axes(part)} - {item.name for item in self.region.iters}
+        splits = splits or (
+            unit != "block" and self.plan.algo == "loops" and (self.plan.tile or (1, 1, 1))[2] > 1
+        )
         if summed and not splits:
             raise self.refuse(key, f"{part} is summed", 'choose "splitk_<parts>", or leave it out')
 

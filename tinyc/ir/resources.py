@@ -11,12 +11,8 @@ from .index import Affine, axis
 from .region import Axis, MemRef, Read, Region
 from .schedule import Plan
 from .schedule_names import Scope
+from .units import UNITS, WARP, Unit, unit_name
 
-WARP = 32
-#: warps that issue one matrix instruction together: sm90's wgmma belongs to a warpgroup
-GROUP = {"sm80": 1, "sm90": 4}
-#: registers of a thread beside accumulators and fragments: addresses, counters, predicates
-ADDRESSING = 16
 #: threads of a block where a Plan does not say
 THREADS = 256
 
@@ -93,15 +89,15 @@ def resources(plan: Plan, region: Region | None = None, limits: Limits | None = 
     width = element_bytes(plan, scope)
     vector = plan.vectorize.width * width if plan.vectorize else 0
     if plan.tile is None or plan.algo == "loops":
-        threads = _loop_threads(plan)
+        threads = _loop_threads(plan, scope)
         return Resources(threads // WARP, threads, 0, 0, vector, grid(plan, scope))
-    group = GROUP.get(arch, 1)
+    unit = unit_of(arch, scope)
     rows, columns, _ = plan.tile
     warps, registers = 0, 0
     if plan.warp_tile is not None:
         wm, wn = plan.warp_tile
-        warps = -(-rows // wm) * -(-columns // wn) * group
-        registers = wm * wn // (WARP * group) + _fragments(wm, wn, group) + ADDRESSING
+        warps = -(-rows // wm) * -(-columns // wn) * unit.warps
+        registers = unit.registers(wm, wn)
     threads = warps * WARP if warps else THREADS
     return Resources(
         warps or threads // WARP, threads, smem_bytes(plan, scope), registers, vector, grid(plan, scope)
@@ -136,6 +132,14 @@ def staged(scope: Scope | None, side: int) -> tuple[MemRef, ...]:
             if set().union(*(index.axes() for index in read.map)) & set(roles.k)
         )
     )
+
+
+def unit_of(arch: str, scope: Scope | None) -> Unit:
+    """What multiplies in a tiled contraction on a GPU: by the bytes of its operands' elements, two without a Region."""
+    if scope is None:
+        return UNITS[arch]
+    left, right = (max((ref.dtype.itemsize for ref in staged(scope, side)), default=0) for side in (0, 1))
+    return UNITS[unit_name(arch, left, right)]
 
 
 def element_bytes(plan: Plan, scope: Scope | None) -> int:
@@ -212,18 +216,16 @@ def grid(plan: Plan, scope: Scope | None) -> tuple[int, int, int]:
     return counts["x"], counts["y"], counts["z"]
 
 
-def _loop_threads(plan: Plan) -> int:
-    """Threads that share a block's part of the innermost loop, whole warps."""
+def _loop_threads(plan: Plan, scope: Scope | None) -> int:
+    """Threads that share a block's part of the innermost loop and its sums, whole warps."""
     if plan.tile is None:
         return THREADS
-    work = -(-plan.tile[1] // (plan.vectorize.width if plan.vectorize else 1))
-    return -(-work // WARP) * WARP
-
-
-def _fragments(wm: int, wn: int, group: int) -> int:
-    """Registers of a thread that hold the operands of one step: mma.sync takes both from registers, four for 16 rows
-    and two for 8 columns; wgmma takes them from shared memory."""
-    return 0 if group > 1 else -(-wm // 16) * 4 + -(-wn // 8) * 2
+    _, points, share = plan.tile
+    width = plan.vectorize.width if plan.vectorize else 1
+    if share > 1 and plan.vectorize and scope is not None:
+        iters = {item.name for item in scope.region.iters}
+        width = width if {item.name for item in scope.axes(plan.vectorize.axis)} <= iters else 1
+    return -(-share * -(-points // width) // WARP) * WARP
 
 
 def _on_cpu(plan: Plan, scope: Scope | None, limits: Limits) -> Resources:

@@ -112,8 +112,8 @@ class Plan:
     Attributes:
         algo: one of :data:`ALGOS`. A contraction that does not say which is the only one of its Region.
         contraction: the Reduce to tensorize and the roles of its axes.
-        tile: (BM, BN, BK), points of m, n and k in one tile. For loops on the CPU: (1, points of a block of the
-            innermost loop, 1).
+        tile: (BM, BN, BK), points of m, n and k in one tile. For loops: (1, points of a block of the innermost
+            loop, threads that share each of its sums); a CPU has one thread for a sum.
         stages: tiles in the shared-memory ring, one of :func:`rings`.
         bind: (axis part, one of :data:`PLACES`) pairs.
         warp_tile: the part of a tile that one warp computes; on sm90 one warpgroup of four.

@@ -123,9 +123,9 @@ def plan_from_json(data: object, path: str = "plan") -> Plan:
     roles = _maybe(given, "contraction", path, _contraction)
     tiled = tile is not None or roles is not None
     algo = _maybe(given, "algo", path, _one_of(ALGOS)) or ("contraction" if tiled else "loops")
-    if algo == "loops" and tile is not None and (tile[0], tile[2]) != (1, 1):
+    if algo == "loops" and tile is not None and tile[0] != 1:
         refuse(
-            f"{path}.tile", "loops have no rows and no depth", "give [1, points, 1], or plan a contraction"
+            f"{path}.tile", "loops have no rows", "give [1, points, threads of a sum], or plan a contraction"
         )
     arch = _maybe(given, "arch", path, _one_of(ARCHS))
     if algo == "loops" and roles is not None:

@@ -21,7 +21,7 @@
     local_edge sum_k relu reg
     tensorize acc lhs a32 rhs b32 m m n n k k
 
-``split inner 64`` cuts the innermost of loops. Names that are no words stand in quotes, as in JSON. What a
+``split inner 64`` cuts the innermost of loops, ``split inner 8 32`` has 32 threads share each sum. Names that are no words stand in quotes, as in JSON. What a
 :class:`.schedule.Plan` holds is printed and read back without loss; reorder and unroll hold nothing.
 """
 
@@ -80,7 +80,7 @@ def plan_to_text(plan: Plan) -> str:
 def _statements(plan: Plan) -> Iterator[list[str]]:
     yield ["schedule", plan.algo, *(["for", plan.arch] if plan.arch else [])]
     if plan.tile is not None and plan.algo == "loops":
-        yield ["split", "inner", str(plan.tile[1])]
+        yield ["split", "inner", str(plan.tile[1]), *([str(plan.tile[2])] if plan.tile[2] > 1 else [])]
     elif plan.tile is not None:
         warp = plan.warp_tile or ()
         for number, (axis, size) in enumerate(zip("mnk", plan.tile, strict=True)):
@@ -255,7 +255,7 @@ class _Reader:
             _refuse(rest[0], f"{show(axis)} is not cut into tiles", "split m, n and k, or inner for loops")
         if axis in self.tile:
             _refuse(rest[0], f"{axis} is split already", "split it once")
-        if len(words) == 3 and axis not in ("m", "n"):
+        if len(words) == 3 and axis == "k":
             _refuse(rest[2], f"warps do not share {axis}", f"write split {axis} {rest[1].text}")
         self.tile[axis] = (rest, *words[1:])
 
@@ -266,7 +266,8 @@ class _Reader:
                 _refuse(token, "loops have one axis that is cut", "split inner, or m, n and k")
             if self.data.setdefault("algo", "loops") != "loops":
                 _refuse(token, "a contraction has m, n and k", "split these, or schedule loops")
-            self.put("tile", [1, self.tile["inner"][1], 1], self.tile["inner"][0][1])
+            rest, points, *threads = self.tile["inner"]
+            self.put("tile", [1, points, *(threads or [1])], rest[1])
             return
         missing = [axis for axis in "mnk" if axis not in self.tile]
         if missing:

@@ -42,7 +42,7 @@ PREREQUISITES: Mapping[tuple[str, int], tuple[int, ...]] = {
     ("Valid", 3): (2,), ("Unravel", 1): (0,), ("Unravel", 3): (1,), ("Unravel", 2): (3,), ("Unravel", 4): (3,),
     ("Within", 1): (0,), ("Within", 2): (1,), ("Plus", 2): (1,),
     ("top-axis-upto", 1): (0,), ("ixs-axes", 1): (0,), ("ops-upto", 1): (0,), ("axes-upto", 2): (1,), ("axes-next", 2): (1,),
-    ("vec-get", 1): (0,), ("vec-set", 1): (0,),
+    ("vec-get", 1): (0,), ("vec-set", 1): (0,), ("unit-of", 2): (0, 1),
 }  # fmt: skip
 
 

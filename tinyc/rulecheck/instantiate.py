@@ -323,6 +323,8 @@ class Attempt(Scope, Bindings):
                 if self.invents(step.head) and sort == "i64":
                     continue
                 rows = [row for row in self.schema.facts[step.head] if self._fits(step, row)]
+                if sort == "String":  # a name that all tables have in which it is looked up
+                    rows = [row for row in rows if all(self._named(other, row[position]) for other in uses)]
                 if not rows and not self.invents(step.head):
                     raise Reject
                 return self.rng.choice(rows or self.schema.facts[step.head])[position]
@@ -339,6 +341,12 @@ class Attempt(Scope, Bindings):
         return all(
             not self.bound(arg) or self.get(arg) == value for arg, value in zip(step.args, row, strict=True)
         )
+
+    def _named(self, use: tuple[Step, int], name: Value) -> bool:
+        """Whether a table has a row with this name there; what is no table has any."""
+        step, position = use
+        rows = self.schema.facts[step.head] if step.kind == "relation" else ()
+        return step.kind != "relation" or any(row[position] == name and self._fits(step, row) for row in rows)
 
     def role(self, name: str) -> str:
         """Which factor of a contraction an expression is, if any."""

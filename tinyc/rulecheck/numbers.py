@@ -173,6 +173,7 @@ _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
     ("Packed", 3): _choice(1, 7, 64, 512, 4096, 20000, 100000, 1000000),
     **{("Packed", k): _about(1, 4, 16, 24, 32, 64, 96, 100, 144, 192, 240, 256, 512, 1000, 1024, 4096) for k in (1, 2)},
     ("Row", 0): _choice(1, 2, 3, 8, 64, 100, 1024, 4096), ("Row", 1): _choice(1, 2, 4),
+    ("Fold", 0): _choice(1, 2, 3, 8, 64, 100, 1024), ("Fold", 1): _choice(2, 31, 64, 256, 1000, 1024, 65536), ("Fold", 2): _choice(1, 2, 4),
     ("top-axis-upto", 1): _upto(0), ("ixs-axes", 1): _upto(0), ("ops-upto", 1): _upto(0),
     ("axes-upto", 0): _choice(0, 16, 32), ("axes-next", 0): _choice(0, 16, 32),
     ("axes-upto", 2): _upto(1), ("axes-next", 2): _upto(1),

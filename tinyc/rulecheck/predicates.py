@@ -17,7 +17,18 @@ from .buffers import buffer, source, windows, worth
 from .context import DTYPES, LEVEL
 from .domains import Tokens
 from .primitives import Fails
-from .requests import asked_core, asked_cut, asked_fit, contracted, operand, problem, tail, tile, tiles
+from .requests import (
+    asked_core,
+    asked_cut,
+    asked_fit,
+    contracted,
+    operand,
+    problem,
+    summed_points,
+    tail,
+    tile,
+    tiles,
+)
 from .schedules import (
     contraction,
     core,
@@ -33,6 +44,8 @@ from .schedules import (
     run_of,
     runs_of,
     share,
+    shared,
+    shared_threads,
     slides,
     staged,
     widest_line,
@@ -189,6 +202,9 @@ PREDICATES: Mapping[str, Callable[..., bool]] = {
     "core": core,
     "line": line,
     "widest-line": widest_line,
+    "shared": shared,
+    "shared-threads": shared_threads,
+    "summed": summed_points,
     "kind": lambda world, name: name in CHOICES["kind"],
     "along": lambda world, name: name in CHOICES["along"],
     "power-of-two": lambda world, w: w > 0 and w & (w - 1) == 0,

@@ -14,7 +14,7 @@ from tinyc.egraph.encode import machine_limits
 from tinyc.ir.dtypes import DType
 from tinyc.ir.resources import LIMITS
 
-from .schedules import points_of, rows_of
+from .schedules import points_of, rows_of, unit_of
 from .term import Term, Value
 
 if TYPE_CHECKING:
@@ -50,13 +50,12 @@ def _sides(world: World, problem: Term) -> Iterator[tuple[int, int, int]]:
                 yield threads * width, max(n, lanes * width), lanes * width
         return
     _, _, m, n, k, left, right, _, _ = problem.args
-    size = max(2, left, right)
-    step = 32 // size
-    for rows, columns, *_ in rows_of(world, "matrix-unit"):
-        for bm, bn, depth in rows_of(world, "tile-shape"):
+    unit = unit_of(world, left, right)
+    for rows, columns, depth, *_ in rows_of(world, "compute-unit", unit):
+        for bm, bn, bk in rows_of(world, "tile-shape", unit):
             yield bm, max(m, rows), rows
             yield bn, max(n, columns), columns
-            yield 2 * depth // size, max(k, step), step
+            yield bk, max(k, depth), depth
 
 
 def tile(world: World, problem: Term, bm: int, bn: int, bk: int) -> bool:
@@ -72,7 +71,7 @@ def asked_fit(world: World, part: int, whole: int) -> bool:
     pairs = [
         (one, other)
         for problem, bm, bn, _ in world.context.noted("tile")
-        for kind, rows, columns in rows_of(world, "warp-shape")
+        for kind, rows, columns in rows_of(world, "warp-shape", unit_of(world, *problem.args[5:7]))
         if kind == problem.args[0]
         for one, other in ((rows, bm), (columns, bn))
     ]
@@ -140,10 +139,24 @@ def problem(world: World, term: Term) -> bool:
             told = world.context.noted("contraction")
             made = _products if term.head == "Product" else _packed
             found = [each for row in told for each in made(world, *row)]
-        case _:
+        case "Row":
             fills = [each for each in world.built if each.head == "Fill" and each.args[1]]
             found = [(each.args[1][-1], DType(each.args[0]).itemsize) for each in fills]
+        case _:
+            fills = [each for each in world.built if each.head == "Fill"]
+            sums = [c for (c,) in world.context.noted("summed")]
+            found = [
+                ((each.args[1] or (1,))[-1], c, DType(each.args[0]).itemsize) for each in fills for c in sums
+            ]
     return not world.context.complete or term.args in found or (term,) in world.context.noted("problem")
+
+
+def summed_points(world: World, count: int) -> bool:
+    """The points of some reduction."""
+    world.context.note("summed", (count,))
+    made = [each for each in world.built if each.head == "Reduce"]
+    told = {points_of(world.facts.axes_of(each.args[1])) for each in made}
+    return not world.context.complete or count in told or (count,) in world.context.noted("summed")
 
 
 def _products(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tinyc.egraph.encode import machine_limits
 from tinyc.ir.dtypes import DType
 from tinyc.ir.resources import LIMITS
+from tinyc.ir.units import unit_name
 
 from .term import Term, Value, walk
 
@@ -140,6 +141,25 @@ def widest_line(world: World, n: int, size: int, points: int, width: int) -> boo
     )
 
 
+def shared(world: World, c: int, size: int, points: int, threads: int, width: int) -> bool:
+    """Sums of ``c`` points that a machine can share: whole warps, a power of two of threads for each, whole accesses."""
+    limits = machine_limits(LIMITS[world.context.machine])
+    powers = all(each > 0 and each & (each - 1) == 0 for each in (threads, width))
+    block = points * threads
+    whole = world.context.machine != "cpu" and powers and block % 32 == 0 and c % width == 0
+    return whole and block <= limits["threads"] and width * size <= limits["access"] and threads * width <= c
+
+
+def shared_threads(world: World, n: int, c: int, size: int, points: int, threads: int, width: int) -> bool:
+    """Those of the table, with the widest accesses, two of them for each, and a block that does not hang over the row."""
+    if size <= 0 or width != min(c & -c, machine_limits(LIMITS[world.context.machine])["access"] // size):
+        return False
+    known = (threads,) in rows_of(world, "sum-threads") and (points * threads,) in rows_of(
+        world, "block-threads"
+    )
+    return known and 2 * threads * width <= c and points // 2 < n
+
+
 def runs_of(axes: frozenset[Term], last: int) -> list[int]:
     """Points of 1, 2, … of the axes that end at number ``last`` without a gap."""
     extents = {each.args[0]: each.args[1] for each in axes}
@@ -163,9 +183,14 @@ def slides(world: World, index: tuple[Term, ...], summed: Value, still: Value, c
     return int(any(each & summed and each - summed - still for each in axes))
 
 
-def rows_of(world: World, table: str) -> list[tuple[Value, ...]]:
-    """The rows of a table of the hardware for the machine, without its name."""
-    return [row[1:] for row in world.rows(table) if row[0] == world.context.machine]
+def rows_of(world: World, table: str, owner: str = "") -> list[tuple[Value, ...]]:
+    """The rows of a table of the hardware for the machine, or for one of its units, without the name."""
+    return [row[1:] for row in world.rows(table) if row[0] == (owner or world.context.machine)]
+
+
+def unit_of(world: World, left: int, right: int) -> str:
+    """The machine's unit that multiplies elements of so many bytes."""
+    return unit_name(world.context.machine, left, right)
 
 
 def points_of(axes: Value) -> int:

@@ -1,0 +1,42 @@
+"""Sums of a kernel of the e-graph whose threads may be shared: :mod:`tinyc.ir.folds`, before there is a Region."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tinyc.ir.folds import Fold
+
+from .choice import Key, bound_axes, children_of, outside
+from .cost.model import points
+from .view import Buffer, Item, View, axis_id
+
+
+def folds(view: View, key: Key, item: Item, shape: Sequence[int]) -> bool:
+    """Whether an item is a sum that each point along a row of ``shape`` has for itself."""
+    if item.head not in ("Reduce", "Contract") or key[1] or points(bound_axes(item)) < 2:
+        return False
+    free = view.free[key[0]]
+    last = sum(size > 1 for size in shape) - 1
+    return outside(free) and (last < 0 or last in map(axis_id, free))
+
+
+def fold_of(
+    view: View, items: Mapping[Key, Item], shape: Sequence[int], size: Callable[[Buffer], int]
+) -> tuple[Fold, ...]:
+    """The sums that threads may share in the kernel that fills ``shape`` by ``items``; none or one. ``size``: bytes."""
+    sums = {key: item for key, item in items.items() if folds(view, key, item, shape)}
+    if not sums:
+        return ()
+    summed = {axis for item in sums.values() for axis in bound_axes(item)}
+    seen, pending, most = set[Key](), list(sums), (-1, False)
+    while pending:
+        key = pending.pop()
+        if key in seen:
+            continue
+        seen.add(key)
+        pending += children_of(key, items[key])
+        if items[key].head == "Read":
+            name, index = items[key].payload
+            moves = bool(index) and bool(index[-1].axes() & summed)  # type: ignore[index]
+            most = max(most, (size(view.buffers[str(name)]), moves))
+    return (Fold(min(int(points(bound_axes(item))) for item in sums.values()), "", most[1]),)
