@@ -11,13 +11,19 @@ from .cost.model import points
 from .view import Buffer, Item, View, axis_id
 
 
+def sum_points(view: View, key: Key, item: Item) -> int:
+    """The points of a sum at the kernel's output axes; 0 of anything else."""
+    if item.head not in ("Reduce", "Contract") or key[1] or not outside(view.free[key[0]]):
+        return 0
+    return int(points(bound_axes(item)))
+
+
 def folds(view: View, key: Key, item: Item, shape: Sequence[int]) -> bool:
     """Whether an item is a sum that each point along a row of ``shape`` has for itself."""
-    if item.head not in ("Reduce", "Contract") or key[1] or points(bound_axes(item)) < 2:
+    if sum_points(view, key, item) < 2:
         return False
-    free = view.free[key[0]]
     last = sum(size > 1 for size in shape) - 1
-    return outside(free) and (last < 0 or last in map(axis_id, free))
+    return last < 0 or last in map(axis_id, view.free[key[0]])
 
 
 def fold_of(

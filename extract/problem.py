@@ -18,15 +18,14 @@ from .choice import (
     Row,
     along,
     as_copy,
-    bound_axes,
     children_of,
     item_work,
     outside,
     tileable,
 )
-from .cost.model import CostModel, Work, along_row, points, repeats, weight
+from .cost.model import CostModel, Work, along_row, points, repeats, running, weight
 from .cost.schedule import Schedule, two_passes
-from .folds import fold_of, folds
+from .folds import fold_of, sum_points
 from .tiling import Tiling
 from .view import LEVEL, Buffer, Item, View, Way, axis_extent, axis_id
 
@@ -241,8 +240,9 @@ class Problem:
         if walks:
             return replace(work, schedule=max(walks, key=lambda walk: walk.blocks))
         folds = fold_of(self.view, items, shape, self.bytes)
-        each = (replace(work, schedule=schedule) for schedule in self.tiling.loops(shape, size, folds))
-        return min(each, key=self.model.kernel)
+        estimate = running(self.model)
+        best = min(self.tiling.loops(shape, size, folds), key=lambda schedule: estimate(work, schedule))
+        return replace(work, schedule=best)
 
     @cached_property
     def loops(self) -> frozenset[Schedule]:
@@ -255,13 +255,21 @@ class Problem:
 
     def folds(self, shape: Sequence[int], keys: Iterable[Key]) -> tuple[Fold, ...]:
         """The sums that threads may share in a kernel that fills ``shape``, if it computes some of ``keys``."""
-        found = {
-            int(points(bound_axes(option.item)))
-            for key in keys
-            for option in self.options[key]
-            if folds(self.view, key, option.item, shape)
-        }
+        last = sum(size > 1 for size in shape) - 1
+        sums = (each for key in keys for each in self._sums.get(key, ()))
+        found = {count for count, axes in sums if last < 0 or last in axes}
         return tuple(Fold(count, "", along) for count in sorted(found) for along in (True, False))
+
+    @cached_property
+    def _sums(self) -> dict[Key, list[tuple[int, frozenset[int]]]]:
+        """The sums at a kernel's output axes: their points, and the numbers of the axes that they depend on."""
+        found: dict[Key, list[tuple[int, frozenset[int]]]] = {}
+        for key, options in self.options.items():
+            for option in options:
+                if (count := sum_points(self.view, key, option.item)) > 1:
+                    axes = frozenset(map(axis_id, self.view.free[key[0]]))
+                    found.setdefault(key, []).append((count, axes))
+        return found
 
     @cached_property
     def products(self) -> frozenset[Work]:

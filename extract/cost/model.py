@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter, mul
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -147,6 +147,11 @@ class Roofline:
     def kernel(self, work: Work) -> float:
         return sum(self._values(work))
 
+    def running(self, work: Work, schedule: Schedule | None) -> float:
+        """The estimate of a whole kernel that does ``work`` as ``schedule`` says, whatever its own."""
+        scheduled = schedule is not None and self.hardware.sms > 0
+        return sum(self._compiled.terms[scheduled](work, schedule))
+
     def terms(self, work: Work) -> Mapping[str, float]:
         """The terms of :data:`~tinyc.extract.cost.formulas.TERMS` in seconds. Their sum is ``kernel(work)`` exactly. Of
         arithmetic and memory only the longer side counts, the other is 0 here; :meth:`hidden` says what it takes."""
@@ -216,6 +221,13 @@ class Roofline:
 
     def __reduce__(self) -> tuple[type[Roofline], tuple[Hardware]]:
         return Roofline, (self.hardware,)  # what was compiled stays behind
+
+
+def running(model: CostModel) -> Callable[[Work, Schedule | None], float]:
+    """The estimate of a whole kernel that does some work as a schedule says."""
+    if isinstance(model, Roofline):
+        return model.running
+    return lambda work, schedule: model.kernel(replace(work, schedule=schedule))
 
 
 def terms_of(model: CostModel, work: Work) -> Mapping[str, float]:

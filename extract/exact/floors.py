@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..choice import as_copy
-from ..cost.model import Work
+from ..cost.model import Work, running
 from ..cost.schedule import Schedule
 from .cases import LOOPS, PRODUCTS, STREAMS, Case, Held
 from .inside import Levels, computing
@@ -26,8 +26,8 @@ class Floor:
         written: Work | None,
     ) -> None:
         self.scope, self.case, self.runs, self.written = scope, case, runs, written
-        self.kernel = scope.problem.model.kernel
-        self.before = self.kernel(Work()) if written is None else 0.0
+        self.running = running(scope.problem.model)
+        self.before = scope.problem.model.kernel(Work()) if written is None else 0.0
 
     def of(
         self,
@@ -108,11 +108,11 @@ class Floor:
         """The same, where it runs in one of these ways."""
         least = float("inf")
         amounts = self.scope.given.unread(amounts) if moved is None else amounts
+        work = self.scope.whole(amounts) if moved is None else self.scope.whole(amounts) + moved
+        works = (work, as_copy(work)) if work.strided_bytes else (work,)
         for run in runs:
             run = computing(run) if run is not None and moved is None else run
-            work = self.scope.whole(amounts, schedule=run) + (moved or Work())
-            for each in (work, as_copy(work)) if work.strided_bytes else (work,):
-                least = min(least, self.kernel(each) - self.before)
+            least = min(least, *(self.running(each, run) - self.before for each in works))
             if least <= enough:
                 break
         return least
