@@ -25,7 +25,7 @@ from .choice import (
 )
 from .cost.model import CostModel, Work, along_row, points, repeats, running, weight
 from .cost.schedule import Schedule, two_passes
-from .folds import fold_of, sum_points
+from .folds import Sums, fold_of, shared, sums
 from .tiling import Tiling
 from .view import LEVEL, Buffer, Item, View, Way, axis_extent, axis_id
 
@@ -255,21 +255,11 @@ class Problem:
 
     def folds(self, shape: Sequence[int], keys: Iterable[Key]) -> tuple[Fold, ...]:
         """The sums that threads may share in a kernel that fills ``shape``, if it computes some of ``keys``."""
-        last = sum(size > 1 for size in shape) - 1
-        sums = (each for key in keys for each in self._sums.get(key, ()))
-        found = {count for count, axes in sums if last < 0 or last in axes}
-        return tuple(Fold(count, "", along) for count in sorted(found) for along in (True, False))
+        return shared(self._sums, shape, keys)
 
     @cached_property
-    def _sums(self) -> dict[Key, list[tuple[int, frozenset[int]]]]:
-        """The sums at a kernel's output axes: their points, and the numbers of the axes that they depend on."""
-        found: dict[Key, list[tuple[int, frozenset[int]]]] = {}
-        for key, options in self.options.items():
-            for option in options:
-                if (count := sum_points(self.view, key, option.item)) > 1:
-                    axes = frozenset(map(axis_id, self.view.free[key[0]]))
-                    found.setdefault(key, []).append((count, axes))
-        return found
+    def _sums(self) -> Sums:
+        return sums(self.view, {key: [each.item for each in found] for key, found in self.options.items()})
 
     @cached_property
     def products(self) -> frozenset[Work]:

@@ -278,15 +278,7 @@ def _shared_on_gpu(candidate: Candidate, region: Region, limits: Limits) -> Plan
     bind = [(item.name, "block.x") for item in region.iters[:-1]]
     if last is not None:
         bind += [(f"{last.name}.o", "block.x")]
-    if not fold.along:
-        row, summed = [("i", "lane")], [("i", "warp.y")]
-    elif share < WARP:
-        row, summed = [("i.o", "warp.x"), ("i.i", "lane")], [("i", "lane")]
-    else:
-        row, summed = (
-            [("i", "warp.x")],
-            [("i", "lane")] if share == WARP else [("i.o", "warp.y"), ("i.i", "lane")],
-        )
+    row, summed = _shared_places(fold.along, share)
     bind += [(f"{last.name}.{part}", place) for part, place in row if last is not None]
     bind += [(f"{fold.axis}.{part}", place) for part, place in summed]
     for less in _halves(width):
@@ -301,6 +293,20 @@ def _shared_on_gpu(candidate: Candidate, region: Region, limits: Limits) -> Plan
         if fault(found, region, limits) is None:
             return found
     return found
+
+
+Places = tuple[tuple[str, str], ...]
+
+
+def _shared_places(along: bool, share: int) -> tuple[Places, Places]:
+    """Where the points of a row are computed, and those of a sum that so many threads share. ``along``: neighbours share it."""
+    if not along:
+        return (("i", "lane"),), (("i", "warp.y"),)
+    if share < WARP:
+        return (("i.o", "warp.x"), ("i.i", "lane")), (("i", "lane"),)
+    if share == WARP:
+        return (("i", "warp.x"),), (("i", "lane"),)
+    return (("i", "warp.x"),), (("i.o", "warp.y"), ("i.i", "lane"))
 
 
 def _vectorized(plan: Plan, region: Region, part: str, width: int, limits: Limits) -> Plan:
