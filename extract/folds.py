@@ -26,27 +26,27 @@ def folds(view: View, key: Key, item: Item, shape: Sequence[int]) -> bool:
     return last < 0 or last in map(axis_id, view.free[key[0]])
 
 
-Sums = Mapping[Key, Sequence[tuple[int, frozenset[int]]]]
+Sum = tuple[int, frozenset[int]]
 """What a class may be as a sum: its points, and the numbers of the output axes that it depends on."""
 
 
-def sums(view: View, items: Mapping[Key, Iterable[Item]]) -> Sums:
+def sums(view: View, items: Mapping[Key, Iterable[Item]]) -> Mapping[Key, frozenset[Sum]]:
     """All sums at a kernel's output axes."""
     found = {
-        key: [
+        key: frozenset(
             (count, frozenset(map(axis_id, view.free[key[0]])))
             for item in each
             if (count := sum_points(view, key, item)) > 1
-        ]
+        )
         for key, each in items.items()
     }
     return {key: each for key, each in found.items() if each}
 
 
-def shared(known: Sums, shape: Sequence[int], keys: Iterable[Key]) -> tuple[Fold, ...]:
-    """The sums that threads may share in a kernel that fills ``shape``, if it computes some of ``keys``."""
+def shared(known: Iterable[Sum], shape: Sequence[int]) -> tuple[Fold, ...]:
+    """The sums that threads may share in a kernel that fills ``shape``, if it computes some of these."""
     last = sum(size > 1 for size in shape) - 1
-    found = {count for key in keys for count, axes in known.get(key, ()) if last < 0 or last in axes}
+    found = {count for count, axes in known if last < 0 or last in axes}
     return tuple(Fold(count, "", along) for count in sorted(found) for along in (True, False))
 
 

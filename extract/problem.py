@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,9 +23,19 @@ from .choice import (
     outside,
     tileable,
 )
-from .cost.model import CostModel, Work, along_row, points, repeats, running, weight
+from .cost.model import (
+    CostModel,
+    Timer,
+    Work,
+    along_row,
+    amounts_of,
+    points,
+    repeats,
+    timer,
+    weight,
+)
 from .cost.schedule import Schedule, two_passes
-from .folds import Sums, fold_of, shared, sums
+from .folds import Sum, fold_of, shared, sums
 from .tiling import Tiling
 from .view import LEVEL, Buffer, Item, View, Way, axis_extent, axis_id
 
@@ -59,6 +69,8 @@ class Problem:
         )
         self.tiling = Tiling(view, model.hardware.limits) if model.hardware.sms else None
         self.schedules: dict[tuple[Item, bool], Schedule | None] = {}
+        self._timers: dict[Schedule | None, Timer] = {}
+        self._loops: dict[tuple[Hashable, ...], Sequence[tuple[Schedule, Timer]]] = {}
         self.bit = {key: number for number, key in enumerate(self.order)}
         self.options = {key: [self._option(key, item) for item in _items(view, key)] for key in self.order}
         self.size = sum(map(len, self.options.values())) or 1
@@ -152,6 +164,10 @@ class Problem:
         row = along_row(outputs, shape)
         return replace(work, row_ops=row * ops, row_bytes=row * read * times, reread_bytes=read * (times - 1))
 
+    def shaped(self, item: Item, how: How) -> bool:
+        """Whether :meth:`work` of an item may differ with the shape that a kernel fills."""
+        return item.head in ("Reduce", "Contract") or (self.tiling is not None and how == "loops")
+
     def fetched(self, key: Key, item: Item) -> float:
         """The bytes of the elements that a Read fetches into a GPU's block, each as often as it is computed."""
         if self.tiling is None or item.head != "Read" or item.op == "inside":
@@ -240,9 +256,28 @@ class Problem:
         if walks:
             return replace(work, schedule=max(walks, key=lambda walk: walk.blocks))
         folds = fold_of(self.view, items, shape, self.bytes)
-        estimate = running(self.model)
-        best = min(self.tiling.loops(shape, size, folds), key=lambda schedule: estimate(work, schedule))
+        amounts = amounts_of(work)
+        best, _ = min(self._ways(tuple(shape), size, folds), key=lambda way: way[1](amounts))
         return replace(work, schedule=best)
+
+    def _ways(
+        self, shape: tuple[int, ...], size: int, folds: tuple[Fold, ...]
+    ) -> Sequence[tuple[Schedule, Timer]]:
+        """The ways to run loops, the first of those that take as long whatever they do."""
+        assert self.tiling is not None
+        key = shape, size, folds
+        if key not in self._loops:
+            found: dict[Timer, Schedule] = {}
+            for way in self.tiling.loops(shape, size, folds):
+                found.setdefault(self.timer(way), way)
+            self._loops[key] = tuple((way, timer) for timer, way in found.items())
+        return self._loops[key]
+
+    def timer(self, schedule: Schedule | None) -> Timer:
+        """What kernels take that run so."""
+        if schedule not in self._timers:
+            self._timers[schedule] = timer(self.model, schedule)
+        return self._timers[schedule]
 
     @cached_property
     def loops(self) -> frozenset[Schedule]:
@@ -250,15 +285,16 @@ class Problem:
         if self.tiling is None:
             return frozenset()
         shapes = {tuple(way.shape) for buffer in self.view.buffers.values() for way in buffer.ways}
-        loops = (self.tiling.loops(shape, folds=self.folds(shape, self.options)) for shape in shapes)
+        loops = (self.tiling.loops(shape, folds=self.folds(shape)) for shape in shapes)
         return frozenset(self._walks.values()).union(*loops)
 
-    def folds(self, shape: Sequence[int], keys: Iterable[Key]) -> tuple[Fold, ...]:
-        """The sums that threads may share in a kernel that fills ``shape``, if it computes some of ``keys``."""
-        return shared(self._sums, shape, keys)
+    def folds(self, shape: Sequence[int], keys: Iterable[Key] | None = None) -> tuple[Fold, ...]:
+        """The sums that threads may share in a kernel that fills ``shape``, if it computes some of ``keys``; of any."""
+        found = self._sums if keys is None else self._sums.keys() & set(keys)
+        return shared(frozenset[Sum]().union(*(self._sums[key] for key in found)), shape)
 
     @cached_property
-    def _sums(self) -> Sums:
+    def _sums(self) -> Mapping[Key, frozenset[Sum]]:
         return sums(self.view, {key: [each.item for each in found] for key, found in self.options.items()})
 
     @cached_property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -62,6 +62,28 @@ def function(
     exec(compile(module, "<formulas>", "exec"), names)
     found: Callable[..., tuple[Any, ...]] = names["made"]
     return found
+
+
+def names_of(value: ast.expr) -> frozenset[str]:
+    """The names in an expression."""
+    return frozenset(node.id for node in ast.walk(value) if isinstance(node, ast.Name))
+
+
+def hoisted(value: ast.expr, late: Collection[str], early: list[tuple[str, ast.expr]]) -> ast.expr:
+    """``value`` with names for the largest parts in which none of the names ``late`` is; the parts are added to ``early``."""
+    if isinstance(value, ast.Constant | ast.Name):
+        return value
+    if names_of(value).isdisjoint(late):
+        early.append((f"early{len(early)}", value))
+        return ast.Name(early[-1][0], ast.Load())
+    match value:
+        case ast.BinOp(left, sign, right):
+            return ast.BinOp(hoisted(left, late, early), sign, hoisted(right, late, early))
+        case ast.Compare(left, signs, [right]):
+            return ast.Compare(hoisted(left, late, early), signs, [hoisted(right, late, early)])
+        case ast.Call(called, arguments, []):
+            return ast.Call(called, [hoisted(each, late, early) for each in arguments], [])
+    raise TypeError(f"{ast.unparse(value)} is no arithmetic")
 
 
 @cache

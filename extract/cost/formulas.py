@@ -1,27 +1,23 @@
 """The formulas of the cost model (document 004 §11) as text that reads like the document, and what is made of it.
 
 Each formula is written once, over the names of others and of symbols. It is made a function of numbers, since extraction
-evaluates it thousands of times and importing sympy takes as long as a compilation; :func:`expression` gives it to sympy,
-for people.
+evaluates it thousands of times and importing sympy takes as long as a compilation (``evaluators.py``); :func:`expression`
+gives it to sympy, for people.
 """
 
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from .expressions import constant, folded, function, names_in
+from .expressions import folded, function, names_in
 
 if TYPE_CHECKING:
     import sympy
-
-    from .model import Work
-    from .schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -338,48 +334,6 @@ def needed(names: tuple[str, ...], scheduled: bool) -> tuple[str, ...]:
         if formula.name in wanted:
             wanted |= names_in(text_of(formula.name, scheduled))
     return tuple(name for name in BY_NAME if name in wanted)
-
-
-# ---- numbers --------------------------------------------------------------------------------------------------------
-
-
-def _where(condition: bool, then: float, otherwise: float) -> float:
-    return then if condition else otherwise
-
-
-_NUMBERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {"Min": min, "Max": max, "floor": math.floor, "ceiling": math.ceil, "where": _where}
-)
-
-
-def evaluator(
-    names: tuple[str, ...], scheduled: bool, machine: Mapping[str, float]
-) -> Callable[[Work, Schedule | None], tuple[float, ...]]:
-    """The formulas ``names`` as one pure function of a Work and, where ``scheduled``, its Schedule; the machine's symbols
-    are constants."""
-    order = needed(names, scheduled)
-    used = frozenset[str]().union(*(names_in(text_of(name, scheduled)) for name in order))
-    known = {name: constant(value) for name, value in machine.items()}
-    for owner, fields in (("work", WORK), ("schedule", SCHEDULE)):
-        of: ast.expr = ast.Name(owner, ast.Load())
-        known |= {name: ast.Attribute(of, name, ast.Load()) for name in fields if name in used}
-    steps: list[tuple[str, ast.expr]] = []
-    for name in order:
-        value = folded(text_of(name, scheduled), known, _NUMBERS)
-        if not isinstance(value, ast.Constant):
-            steps.append((f"v{len(steps)}", value))
-            value = ast.Name(steps[-1][0], ast.Load())
-        known[name] = value
-    return function(("work", "schedule"), steps, [known[name] for name in names], _NUMBERS)
-
-
-def rates(name: str, machine: Mapping[str, float]) -> Mapping[str, float]:
-    """What one more of each amount of Work adds to a formula that is linear in them, of those that add anything."""
-    known = {each: constant(value) for each, value in machine.items()}
-    known |= {each: ast.Name(each, ast.Load()) for each in WORK}
-    linear = function(tuple(WORK), (), (folded(text_of(name, False), known, _NUMBERS),), _NUMBERS)
-    ones = {each: linear(*(float(other == each) for other in WORK))[0] for each in WORK}
-    return {each: value for each, value in ones.items() if value}
 
 
 # ---- sympy ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from operator import attrgetter, mul
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -13,6 +13,7 @@ from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.dtypes import DType
 
 from ..view import axis_extent
+from .evaluators import Estimator, estimator, evaluator, rates
 from .expressions import names_in
 from .formulas import (
     BY_NAME,
@@ -21,10 +22,8 @@ from .formulas import (
     SCHEDULE,
     TERMS,
     WORK,
-    evaluator,
     expression,
     needed,
-    rates,
     text_of,
 )
 from .hardware import WEIGHTS, Hardware
@@ -102,6 +101,27 @@ class Work:
         )
 
 
+AMOUNTS = tuple(each.name for each in fields(Work) if each.name != "schedule")
+"""What adds up in a Work."""
+
+Timer = Callable[[Sequence[float]], float]
+"""What a whole kernel takes that does so much of :data:`AMOUNTS`, in seconds."""
+
+
+def amounts_of(work: Work) -> tuple[float, ...]:
+    """The amounts of AMOUNTS."""
+    return tuple(map(float, _AMOUNTS(work)))
+
+
+def work_of(amounts: Sequence[float], schedule: Schedule | None = None) -> Work:
+    """A Work of these amounts of AMOUNTS."""
+    make: Callable[..., Work] = Work
+    return make(*amounts, schedule)
+
+
+_AMOUNTS = attrgetter(*AMOUNTS)
+
+
 class CostModel(Protocol):
     """Estimates in seconds, or in whatever else is to be small. Extraction minimises the sum of :meth:`kernel` over all
     kernels. A model may also have ``terms(work) -> Mapping[str, float]``: named terms that add up to ``kernel(work)``,
@@ -147,10 +167,10 @@ class Roofline:
     def kernel(self, work: Work) -> float:
         return sum(self._values(work))
 
-    def running(self, work: Work, schedule: Schedule | None) -> float:
-        """The estimate of a whole kernel that does ``work`` as ``schedule`` says, whatever its own."""
-        scheduled = schedule is not None and self.hardware.sms > 0
-        return sum(self._compiled.terms[scheduled](work, schedule))
+    def timer(self, schedule: Schedule | None) -> Timer:
+        """The estimate of whole kernels that run as ``schedule`` says."""
+        found = self._compiled.estimators[schedule is not None and self.hardware.sms > 0]
+        return _Running(found.seconds, tuple(found.once(schedule)))
 
     def terms(self, work: Work) -> Mapping[str, float]:
         """The terms of :data:`~tinyc.extract.cost.formulas.TERMS` in seconds. Their sum is ``kernel(work)`` exactly. Of
@@ -223,11 +243,11 @@ class Roofline:
         return Roofline, (self.hardware,)  # what was compiled stays behind
 
 
-def running(model: CostModel) -> Callable[[Work, Schedule | None], float]:
-    """The estimate of a whole kernel that does some work as a schedule says."""
+def timer(model: CostModel, schedule: Schedule | None) -> Timer:
+    """The estimate of whole kernels that run as ``schedule`` says, by their amounts."""
     if isinstance(model, Roofline):
-        return model.running
-    return lambda work, schedule: model.kernel(replace(work, schedule=schedule))
+        return model.timer(schedule)
+    return lambda amounts: model.kernel(work_of(amounts, schedule))
 
 
 def terms_of(model: CostModel, work: Work) -> Mapping[str, float]:
@@ -247,14 +267,26 @@ def contracted(flops: float, dtype: DType) -> Work:
 Evaluate = Callable[[Work, Schedule | None], tuple[float, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A Timer; equal to another where kernels take as long, whatever they do."""
+
+    seconds: Callable[..., tuple[float]]
+    constants: tuple[float, ...]
+
+    def __call__(self, amounts: Sequence[float]) -> float:
+        return self.seconds(*amounts, *self.constants)[0]
+
+
 class _Compiled(NamedTuple):
-    """``amounts`` of a Work that cost anything in a part of a kernel, and their ``rates``; the evaluators of kernels
-    without a Schedule and with one."""
+    """``amounts`` of a Work that cost anything in a part of a kernel, and their ``rates``; the evaluators and estimators of
+    kernels without a Schedule and with one."""
 
     amounts: Callable[[Work], Iterable[float]]
     rates: tuple[float, ...]
     terms: tuple[Evaluate, Evaluate]
     everything: tuple[Evaluate, Evaluate]
+    estimators: tuple[Estimator, Estimator]
 
 
 @lru_cache(maxsize=64)
@@ -265,7 +297,13 @@ def _compiled(hardware: Hardware) -> _Compiled:
         (evaluator(TERMS, way, machine), evaluator(_everything(way), way, machine)) for way in (False, True)
     )
     amounts = attrgetter(*charged)
-    return _Compiled(amounts, tuple(charged.values()), (plain[0], scheduled[0]), (plain[1], scheduled[1]))
+    return _Compiled(
+        amounts,
+        tuple(charged.values()),
+        (plain[0], scheduled[0]),
+        (plain[1], scheduled[1]),
+        (estimator(TERMS, False, machine, AMOUNTS), estimator(TERMS, True, machine, AMOUNTS)),
+    )
 
 
 def _everything(scheduled: bool) -> tuple[str, ...]:

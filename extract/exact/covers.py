@@ -4,7 +4,7 @@ use before it is."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -30,26 +30,48 @@ class Covers:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self._known: dict[tuple[Case, Shape], list[list[Cover]]] = {}
+        self._known: dict[tuple[Case, Shape], dict[int, list[Cover]]] = {}
         self._together: dict[tuple[Case, Shape, tuple[int, ...]], list[Cover]] = {}
 
     def of(self, position: int, case: Case, shape: Shape) -> list[Cover]:
         """The ways to have a value within a kernel. ``shape``: what that fills, if it is known."""
-        found = self._known.setdefault((case, shape), [])
-        while len(found) <= position:  # operands come first
-            found.append(self._found(len(found), case, shape))
-        return found[position]
+        known = self._known.setdefault((case, shape), {})
+        if position not in known:
+            shaped = self.scope.shaped(case)
+            for place in self._missing(position, known):  # operands come first
+                alike = shape is not None and not shaped[place]
+                known[place] = self.of(place, case, None) if alike else self._found(place, case, shape)
+        return known[position]
+
+    def _missing(self, position: int, known: Collection[int]) -> list[int]:
+        """What a value is made of, itself among it, that is not known."""
+        scope, found, stack = self.scope, {position}, [position]
+        while stack:
+            key = scope.order[stack.pop()]
+            fresh = {scope.position[child] for child in scope.edges[key]} - found
+            fresh = {place for place in fresh if place not in known}
+            found |= fresh
+            stack += fresh
+        return sorted(found)
 
     def together(self, positions: tuple[int, ...], case: Case, shape: Shape) -> list[Cover]:
         """The ways to have all of these values within a kernel, each computed once."""
+        known = self._together.get((case, shape, positions))
+        if known is None:
+            known = self._put_together(positions, case, shape)
+            self._together[case, shape, positions] = known
+        return known
+
+    def _put_together(self, positions: tuple[int, ...], case: Case, shape: Shape) -> list[Cover]:
         found = [Cover(0, (0.0,) * len(self.scope.fields))]
-        for start in range(
-            len(positions) - 1, -1, -1
-        ):  # states have the values in common that are computed last
-            tail = positions[start:]
-            known = self._together.get((case, shape, tail))
+        shaped = self.scope.shaped(case)
+        of_tail: Shape = None
+        for start in range(len(positions) - 1, -1, -1):
+            tail = positions[start:]  # states have the values in common that are computed last
+            of_tail = shape if shaped[tail[0]] else of_tail
+            known = self._together.get((case, of_tail, tail))
             if known is None:
-                known = self._together[case, shape, tail] = fewer(
+                known = self._together[case, of_tail, tail] = fewer(
                     Cover(a.reads | b.reads, tuple(map(max, a.work, b.work)))
                     for a in self.of(positions[start], case, shape)
                     for b in found
@@ -60,8 +82,9 @@ class Covers:
     def forget(self, case: Case, position: int) -> None:
         """Of a value that may be computed in fewer ways now, and of all that is made of it."""
         for each, known in self._known.items():
-            if each[0] == case:
-                del known[position:]  # users come after their operands
+            if each[0] == case:  # users come after their operands
+                for place in [place for place in known if place >= position]:
+                    del known[place]
         self._together.clear()
 
     def _found(self, position: int, case: Case, shape: Shape) -> list[Cover]:

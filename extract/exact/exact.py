@@ -20,6 +20,7 @@ from ..choice import Choice, Kernel
 from ..problem import Problem
 from .chains import stored
 from .cuts import Cut, cuts
+from .hosts import Hosts
 from .ilp import TOLERANCE
 from .inside import Levels, combined
 from .mates import regular
@@ -48,7 +49,7 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
 
     Which one it is depends on time only where ``Proof.limit`` is "seconds"."""
     began = time.perf_counter()
-    meter = Meter(effort)
+    meter, hosts = Meter(effort), Hosts(problem)
     best, bound, limit = start, 0.0, ""
     known: dict[tuple[object, ...], Solved | None] = {}
     large = problem.size > SMALL
@@ -58,7 +59,7 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
     at, loosely = cuts(problem, guide) if large else [], large
     while True:
         division, at = parts(problem, at, loosely)
-        answers = [answered(problem, part, known, meter, loosely) for part in division]
+        answers = [answered(hosts, part, known, meter, loosely) for part in division]
         least, states, kernels = _together(problem, answers)
         bound = max(bound, least)
         found = [each.solved for each in answers if each.solved is not None]

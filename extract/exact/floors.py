@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 
-from ..choice import as_copy
-from ..cost.model import Work, running
+from ..cost.model import AMOUNTS, Timer, Work, amounts_of
 from ..cost.schedule import Schedule
 from .cases import LOOPS, PRODUCTS, STREAMS, Case, Held
-from .inside import Levels, computing
-from .scope import Scope
+from .hosts import computing
+from .inside import Levels
+from .scope import EPILOGUE, OPS, Scope
 
 Amounts = tuple[float, ...]
+
+STRIDED, TRANSPOSED = map(AMOUNTS.index, ("strided_bytes", "transposed_bytes"))
 
 
 class Floor:
@@ -26,7 +29,9 @@ class Floor:
         written: Work | None,
     ) -> None:
         self.scope, self.case, self.runs, self.written = scope, case, runs, written
-        self.running = running(scope.problem.model)
+        self.problem = scope.problem
+        self.beside = amounts_of(written or Work())
+        self.timers = tuple(dict.fromkeys(self.problem.timer(run) for run in runs))
         self.before = scope.problem.model.kernel(Work()) if written is None else 0.0
 
     def of(
@@ -47,10 +52,10 @@ class Floor:
         scope = self.scope
         if self.written is None and not scope.roofline:
             return 0.0
-        moved: Work | None = None
+        moved: float | None = None
         charged = reads & scope.inside and scope.roofline and (levels is None or scope.part.charged(levels))
         if self.written is not None and not charged:
-            moved = self.written + Work(bytes_read=scope.bytes(reads))
+            moved = scope.bytes(reads)
         least = float("inf")
         for once, schedule in scope.given.once(reads, self.case.how, levels):
             if not whole or self._tiles(reads, held, schedule):
@@ -71,48 +76,87 @@ class Floor:
     def _least(
         self,
         amounts: Amounts,
-        moved: Work | None,
+        moved: float | None,
         held: Held,
         reads: int,
         schedule: Schedule | None,
         whole: bool,
         enough: float,
     ) -> float:
-        """The same, beside what is ``moved``, if that counts, in one of the ways in which it may run. ``schedule``: as it tiles a
-        product beneath what is given."""
+        """The same, beside what is ``moved``, the bytes that are read, if that counts, in one of the ways in which it may run.
+        ``schedule``: as it tiles a product beneath what is given."""
         given, inside = self.scope.given, bool(reads & self.scope.inside)
         known = [what for _, what in held if isinstance(what, Schedule)]
         tiles = self.case.name in PRODUCTS
         if self.case == LOOPS and self.runs:
-            return self._fewest(amounts, moved, self.runs, enough)
+            return self._fewest(amounts, moved, self._timers(moved), enough)
         if self.case == STREAMS:  # of several, it runs as one of them does
             beneath = given.walks(reads) if inside else frozenset()
-            runs = (*known, *beneath) if known or (whole and beneath) else self.runs
-            return self._fewest(amounts, moved, runs, enough)
+            if known or (whole and beneath):
+                return self._fewest(amounts, moved, self._timers(moved, (*known, *beneath)), enough)
+            return self._fewest(amounts, moved, self._timers(moved), enough)
         if tiles and self.written is None:
             amounts = given.unproduct(amounts)  # its product is counted where the kernel is
         if len(known) == 1 or schedule is not None:
-            return self._fewest(amounts, moved, (known[0] if known else schedule,), enough)
+            run = known[0] if known else schedule
+            return self._fewest(amounts, moved, self._timers(moved, (run,)), enough)
         if tiles and self.written is not None and inside:  # by a product somewhere beneath what is given
             least = min(
-                self._fewest(tuple(map(float.__add__, amounts, more)), None, (run,), enough)
+                self._fewest(
+                    tuple(map(float.__add__, amounts, more)), None, self._timers(None, (run,)), enough
+                )
                 for more, run in given.products
             )
-            return least if moved is None else max(least, self._fewest(amounts, moved, (None,), enough))
-        hosts = given.hosts(self.case) if moved is None else self.runs or (None,)
+            if moved is None:
+                return least
+            return max(least, self._fewest(amounts, moved, self._timers(moved, (None,)), enough))
+        hosts = (
+            self.scope.hosts.of(self.case)
+            if moved is None
+            else self._timers(moved) or self._timers(moved, (None,))
+        )
         return self._fewest(amounts, moved, hosts, enough)
 
-    def _fewest(
-        self, amounts: Amounts, moved: Work | None, runs: Iterable[Schedule | None], enough: float
-    ) -> float:
-        """The same, where it runs in one of these ways."""
-        least = float("inf")
-        amounts = self.scope.given.unread(amounts) if moved is None else amounts
-        work = self.scope.whole(amounts) if moved is None else self.scope.whole(amounts) + moved
-        works = (work, as_copy(work)) if work.strided_bytes else (work,)
-        for run in runs:
-            run = computing(run) if run is not None and moved is None else run
-            least = min(least, *(self.running(each, run) - self.before for each in works))
+    def full(self, values: Sequence[float]) -> float:
+        """What a kernel takes at least however it runs: on a machine that is evenly full, with its epilogue hidden."""
+        without = list(values)
+        without[OPS] -= without[EPILOGUE]
+        return self.problem.timer(None)(without)
+
+    def _timers(self, moved: float | None, runs: Sequence[Schedule | None] | None = None) -> Sequence[Timer]:
+        """What kernels take that run in these ways, or in any: all of it, or what they compute."""
+        if runs is None:
+            return self.timers if moved is not None else self.computing
+        bare = moved is None
+        return [self.problem.timer(computing(run) if run is not None and bare else run) for run in runs]
+
+    @cached_property
+    def computing(self) -> Sequence[Timer]:
+        return tuple(dict.fromkeys(self._timers(None, self.runs)))
+
+    def _fewest(self, amounts: Amounts, moved: float | None, timers: Sequence[Timer], enough: float) -> float:
+        """The same, where it takes what one of these says."""
+        least, scope = float("inf"), self.scope
+        if moved is None:
+            works = [scope.values(scope.given.unread(amounts))]
+        else:
+            works = [scope.values(amounts, self.beside, moved)]
+        if works[0][STRIDED]:
+            works.append(_as_copy(works[0]))
+        if enough and len(timers) > 1 and scope.roofline:
+            full = min(map(self.full, works)) - self.before
+            if full > enough:
+                return full
+        for seconds in timers:
+            for values in works:
+                least = min(least, seconds(values) - self.before)
             if least <= enough:
                 break
         return least
+
+
+def _as_copy(values: Sequence[float]) -> list[float]:
+    """See :func:`~tinyc.extract.choice.as_copy`."""
+    copy = list(values)
+    copy[STRIDED], copy[TRANSPOSED] = 0.0, values[TRANSPOSED] + values[STRIDED]
+    return copy

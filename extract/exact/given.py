@@ -9,11 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..choice import How, Key, outside
-from ..cost.model import Work
 from ..cost.schedule import Schedule
 from ..view import LEVEL, axis_id
-from .cases import LOOPS, PRODUCTS, Case
-from .inside import Levels, Once, fewest, undominated
+from .inside import Levels, Once, fewest
 
 if TYPE_CHECKING:
     from .scope import Scope
@@ -37,7 +35,6 @@ class Given:
         self.marks = {place: first << number for number, place in enumerate(places, 1)}
         self._name = {key: name for name, each in self.part.known.items() for key in each.able}
         self._once: dict[tuple[int, How, Levels | None], Sequence[Way]] = {}
-        self._hosts: dict[Case, Sequence[Schedule | None]] = {}
 
     def known(self, key: Key) -> bool:
         """Whether it is known what a kernel does that computes a value, what it reads among it."""
@@ -88,22 +85,10 @@ class Given:
             for (name, outer), bit in self.marks.items()
         )
 
-    def hosts(self, case: Case) -> Sequence[Schedule | None]:
-        """How a kernel of a case may run of which that is not known, as far as arithmetic is concerned."""
-        if case not in self._hosts:
-            problem = self.problem
-            found = set() if case.name in PRODUCTS else set(problem.loops)
-            works = problem.products if case.name in PRODUCTS else problem.scanned
-            if case is not LOOPS:
-                found.update(each.schedule for each in works if each.schedule is not None)
-            best = undominated(problem.model, [Work(schedule=each) for each in found])
-            self._hosts[case] = [work.schedule for work in best] or [None]
-        return self._hosts[case]
-
     @cached_property
     def products(self) -> Sequence[Way]:
         """The arithmetic of some product, and how a kernel runs that tiles it."""
-        works = undominated(self.problem.model, self.problem.products)
+        works = self.scope.hosts.products
         return [(self.scope.amounts(work), work.schedule) for work in works] or [
             ((0.0,) * len(self.scope.fields), None)
         ]

@@ -1,4 +1,4 @@
-"""Exact DAG extraction by an integer program (HiGHS).
+"""Exact DAG extraction by an integer program (HiGHS), and by :mod:`~tinyc.extract.exact.frontier` where that is soon done.
 
 A variable per node that a solution may hold, 1 where it is taken, and per group. A class that is needed has one node.
 That alone allows two things which the cuts forbid, added as solutions call for them:
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .dag import Dag, Solution, components, cost_of, greedy, taken, valid
+from .frontier import cheapest
 from .reduce import reduced
 
 TOLERANCE = 1e-6
@@ -30,10 +31,12 @@ TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Limits:
-    """What :func:`solve` may spend: ``seconds`` of wall time, ``nodes`` of branch and bound and ``rounds`` of cuts. The
-    last two are counts, so that the same problem ends alike on every machine that is fast enough."""
+    """What :func:`solve` may spend: ``states`` before there is an integer program (``frontier.py``), then ``seconds`` of wall
+    time, ``nodes`` of branch and bound and ``rounds`` of cuts. All but seconds are counts, so that the same problem ends
+    alike on every machine that is fast enough."""
 
     seconds: float = 10.0
+    states: int = 2_000
     nodes: int = 20_000
     rounds: int = 60
 
@@ -79,10 +82,16 @@ def solve(dag: Dag, limits: Limits | None = None, start: Solution | None = None)
     if start is not None and valid(dag, start) and cost_of(dag, start) <= cost_of(dag, best):
         best = start
     kept = reduced(dag)
+    limits = limits or Limits()
+    quick = cheapest(dag, kept, limits.states)
+    if quick is not None:
+        best = min(best, quick, key=lambda each: cost_of(dag, each))
+        cost, count = cost_of(dag, best), sum(map(len, kept.values()))
+        return Exact(best, cost, cost, True, time.perf_counter() - began, count, 0)
     program = _Program(dag, kept)
     if not program.columns:
         return Exact(best, cost_of(dag, best), cost_of(dag, best), True, time.perf_counter() - began, 0, 0)
-    best, bound, limit = program.run(best, limits or Limits(), began)
+    best, bound, limit = program.run(best, limits, began)
     cost = cost_of(dag, best)
     bound = min(bound, cost)
     optimal = bound >= cost - TOLERANCE * max(cost, 1e-300)

@@ -8,19 +8,15 @@ anything beside reading them: whether those are filled makes levels of its own.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, get_args
 
 from ..choice import How, Key, outside
-from ..cost.model import CostModel, Roofline, Work
+from ..cost.model import Work, amounts_of, work_of
 from ..cost.schedule import Schedule
 from ..problem import Problem
 from ..view import Item
-
-FIELDS = tuple(each.name for each in fields(Work) if each.name != "schedule")
-"""What adds up in a Work."""
 
 HOWS: tuple[How, ...] = get_args(How)
 
@@ -85,11 +81,12 @@ def beneath(
     name: str,
     mates: Sequence[str],
     buffers: Sequence[str],
+    same: Mapping[str, Collection[str]],
 ) -> Beneath:
     """What is beneath the values of ``name``. ``values``: of each origin. ``mates``: buffers that are as good. ``buffers``: that may
-    be filled in the same part."""
+    be filled in the same part. ``same``: see :func:`holding_the_same`."""
     view = problem.view
-    own = {other for other in view.buffers if _holds(problem, other) == _holds(problem, name)}
+    own = set(same[name])
     sums = (
         str(read.item.payload[0])
         for key in _keys(problem, values, (*mates, name))
@@ -99,9 +96,7 @@ def beneath(
         for read in problem.options[child]
         if read.item.head == "Read"
     )
-    as_good = {
-        other for other in view.buffers for mate in mates if _holds(problem, other) == _holds(problem, mate)
-    }
+    as_good = {other for mate in mates for other in same[mate]}
     partial = tuple(
         each for each in dict.fromkeys((*sorted(as_good), *sums)) if each in buffers and each not in own
     )
@@ -205,7 +200,7 @@ def _all(each: Sequence[Once]) -> Once:
 def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:
     """A few ways of which each of these does no less than one."""
     kept: list[Once] = []
-    for way in sorted(ways, key=lambda way: _amounts(way.work)):
+    for way in sorted(ways, key=lambda way: amounts_of(way.work)):
         if not any(other.schedule == way.schedule and _no_more(other, way) for other in kept):
             kept.append(way)
     while len(kept) > WAYS:
@@ -216,55 +211,12 @@ def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:
 
 
 def _no_more(one: Once, other: Once) -> bool:
-    return all(map(float.__le__, _amounts(one.work), _amounts(other.work)))
-
-
-def _amounts(work: Work) -> tuple[float, ...]:
-    return tuple(float(getattr(work, name)) for name in FIELDS)
+    return all(map(float.__le__, amounts_of(one.work), amounts_of(other.work)))
 
 
 def of_fields(choose: Callable[[Iterable[float]], float], works: Sequence[Work]) -> Work:
     """Of each field the least or most of any of these."""
-    make: Callable[..., Work] = Work
-    return make(*(choose(getattr(work, name) for work in works) for name in FIELDS)) if works else Work()
-
-
-@cache
-def computing(schedule: Schedule) -> Schedule:
-    """The same without what it moves."""
-    return replace(schedule, staged_bytes=0.0)
-
-
-def undominated(model: CostModel, works: Iterable[Work]) -> list[Work]:
-    """Of what kernels may do, each with how they run, that which with some more arithmetic takes less than with each other."""
-    if not isinstance(model, Roofline):
-        return []
-    more = (
-        Work(),
-        Work(ops=1e9),
-        Work(ops=1e9, epilogue_ops=1e9),
-        Work(ops=1e9, row_ops=1e9),
-        Work(ops=1e9, block_ops=1e9),
-        Work(ops=1e9, point_ops=1e9),
-        Work(row_bytes=1e9),
-        Work(block_bytes=1e9),
-        Work(flops=1e12),
-        Work(vector_flops=1e12),
-    )
-    found: dict[tuple[float, ...], Work] = {}
-    for work in works:
-        each = replace(work, schedule=work.schedule and computing(work.schedule))
-        found.setdefault(tuple(model.kernel(each + other) for other in more), each)
-    kept = [
-        seconds
-        for seconds in found
-        if not any(other != seconds and _below(other, seconds) for other in found)
-    ]
-    return [found[seconds] for seconds in sorted(kept)]
-
-
-def _below(one: Sequence[float], other: Sequence[float]) -> bool:
-    return all(map(float.__le__, one, other))
+    return work_of([choose(each) for each in zip(*map(amounts_of, works), strict=True)]) if works else Work()
 
 
 def combined(counts: Sequence[int]) -> list[Levels]:
@@ -284,7 +236,11 @@ def _keys(problem: Problem, values: Mapping[str, Sequence[Key]], names: Iterable
     return sorted(found, key=problem.bit.__getitem__)
 
 
-def _holds(problem: Problem, name: str) -> tuple[frozenset[str], int, object]:
-    """What a buffer holds: two of the same are one."""
-    buffer = problem.view.buffers[name]
-    return frozenset(way.root for way in buffer.ways), problem.bytes(buffer), buffer.dtype
+def holding_the_same(problem: Problem) -> Mapping[str, Collection[str]]:
+    """For each buffer those that hold what it holds, itself among them: two of the same are one."""
+    found: dict[tuple[frozenset[str], int, object], list[str]] = {}
+    what = {}
+    for name, buffer in problem.view.buffers.items():
+        what[name] = frozenset(way.root for way in buffer.ways), problem.bytes(buffer), buffer.dtype
+        found.setdefault(what[name], []).append(name)
+    return {name: found[each] for name, each in what.items()}

@@ -16,7 +16,7 @@ from ..choice import How, Key
 from ..cost.model import Work
 from ..problem import Option, Problem
 from .cuts import Cut
-from .inside import HOWS, INSIDE, Beneath, Levels, beneath, combined, of_fields, origins
+from .inside import HOWS, INSIDE, Beneath, Levels, beneath, combined, holding_the_same, of_fields, origins
 from .mates import group, mates
 
 
@@ -69,6 +69,7 @@ class _Program:
     def __init__(self, problem: Problem, cuts: Sequence[tuple[str, ...]] = ()) -> None:
         self.problem, self.view = problem, problem.view
         self.given = frozenset(name for cut in cuts for name in cut)
+        self.same = holding_the_same(problem)
         self.groups: dict[str, Beneath] = {}  # of what is made by the parts so far
         self.values: dict[str, list[Key]] = {}  # by what they are, wherever they are needed
         for key in problem.order:
@@ -155,6 +156,7 @@ def _between(
             name,
             group(problem, mate, name, part.buffers, part.given)[:-1],
             part.buffers,
+            program.same,
         )
         for name in valued
         if name in part.buffers and name not in outputs

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from tinyc.ir.folds import Fold
 
 from ..choice import COPYING, How, Key, bound_axes, outside
-from ..cost.model import Roofline, Work
+from ..cost.model import AMOUNTS, Roofline, Work, work_of
 from ..cost.schedule import Schedule
 from ..problem import Option, Problem
 from ..view import Item
@@ -20,7 +20,8 @@ from .chains import chains, firsts
 from .covers import Covers
 from .dag import components
 from .given import Given
-from .inside import FIELDS, HOWS, INSIDE, origins
+from .hosts import Hosts
+from .inside import HOWS, INSIDE, origins
 from .parts import Part
 
 Context = tuple[tuple[str, object], ...]
@@ -29,16 +30,19 @@ Context = tuple[tuple[str, object], ...]
 Contexts = frozenset[Context]
 Open = tuple[tuple[int, Contexts], ...]
 
-NOTHING = (0.0,) * len(FIELDS)
-READ, OPS, EPILOGUE = map(FIELDS.index, ("bytes_read", "ops", "epilogue_ops"))
+NOTHING = (0.0,) * len(AMOUNTS)
+READ, OPS, EPILOGUE = map(AMOUNTS.index, ("bytes_read", "ops", "epilogue_ops"))
 
 
 class Scope:
     """What kernels are made of: the values of a program, or of a part of it. ``loosely``: the buffers of a chain are taken
     as one (``chains.py``), which gives a bound."""
 
-    def __init__(self, problem: Problem, part: Part, loosely: bool = False) -> None:
+    def __init__(
+        self, problem: Problem, part: Part, loosely: bool = False, hosts: Hosts | None = None
+    ) -> None:
         self.problem, self.part = problem, part
+        self.hosts = hosts or Hosts(problem)
         buffers = problem.view.buffers
         reads = (
             option.item.payload[0]
@@ -90,6 +94,7 @@ class Scope:
         self.covers = Covers(self)
         self.levels = part.levels
         self._bytes: dict[int, int] = {}
+        self._shaped: dict[Case, Sequence[bool]] = {}
         self._moving: dict[int, float] = {}
         self._seconds: dict[tuple[int, int, Case], float] = {}
         self._steps: dict[tuple[int, int, Contexts], tuple[tuple[int, Contexts], ...]] = {}
@@ -120,20 +125,23 @@ class Scope:
     @cached_property
     def fields(self) -> tuple[str, ...]:
         """The fields of Work that any value has."""
-        works = [
-            self._whole(key, option.item, how)
-            for key, options in self.options.items()
-            for option in options
-            for how in HOWS
-        ]
+        works = [work for found in self._wholes.values() for works in found for work in works.values()]
         works += self.problem.products
         works += [
             once.work for each in self.part.known.values() for ways in each.once.values() for once in ways
         ]
-        found = {name for name in FIELDS if any(getattr(work, name) for work in works)}
+        found = {name for name in AMOUNTS if any(getattr(work, name) for work in works)}
         if self.problem.tiling is not None:
             found |= {"row_ops", "block_ops", "point_ops", "reread_bytes", "row_bytes", "block_bytes"}
-        return tuple(name for name in FIELDS if name in found)
+        return tuple(name for name in AMOUNTS if name in found)
+
+    @cached_property
+    def _wholes(self) -> dict[Key, list[dict[How, Work]]]:
+        """The work of every option, in each kind of kernel."""
+        return {
+            key: [{how: self._whole(key, option.item, how) for how in HOWS} for option in options]
+            for key, options in self.options.items()
+        }
 
     def _whole(self, key: Key, item: Item, how: How, shape: tuple[int, ...] | None = None) -> Work:
         if item is INSIDE:
@@ -147,15 +155,21 @@ class Scope:
         read: float = 0.0,
         schedule: Schedule | None = None,
     ) -> Work:
-        """Amounts of the scope's fields as Work, with those of all fields ``beside`` them and what is ``read``. Of the amounts,
-        "ops" are without those of the epilogue: a kernel with more of either costs more."""
+        """Amounts of the scope's fields as Work, see :meth:`values`."""
+        return work_of(self.values(amounts, beside, read), schedule)
+
+    def values(
+        self, amounts: Sequence[float], beside: Sequence[float] = NOTHING, read: float = 0.0
+    ) -> list[float]:
+        """Amounts of all fields from those of the scope's, with those of all fields ``beside`` them and what is ``read``. Of the
+        amounts, "ops" are without those of the epilogue: a kernel with more of either costs more."""
         values = list(beside)
         for place, amount in zip(self.places, amounts, strict=True):
             values[place] += amount
             if place == EPILOGUE:
                 values[OPS] += amount
         values[READ] += read
-        return work_of(values, schedule)
+        return values
 
     def amounts(self, work: Work) -> tuple[float, ...]:
         """What :meth:`whole` makes Work of."""
@@ -166,7 +180,7 @@ class Scope:
 
     @cached_property
     def places(self) -> tuple[int, ...]:
-        return tuple(map(FIELDS.index, self.fields))
+        return tuple(map(AMOUNTS.index, self.fields))
 
     def bytes(self, reads: int) -> int:
         """Of a set of buffers."""
@@ -318,7 +332,14 @@ class Scope:
         if known is None:
             key = self.order[position]
             item = self.options[key][number].item
-            whole = self._whole(key, item, case.how, shape)
+            if shape is not None and not self.problem.shaped(item, case.how):
+                known = self._work[position, number, case, shape] = self.work(position, number, case)
+                return known
+            whole = (
+                self._wholes[key][number][case.how]
+                if shape is None
+                else self._whole(key, item, case.how, shape)
+            )
             marks: set[tuple[str, object]] = set()
             if whole.schedule is not None:
                 marks.add(("runs", whole.schedule))
@@ -330,6 +351,17 @@ class Scope:
             known = self.amounts(whole), frozenset(marks)
             self._work[position, number, case, shape] = known
         return known
+
+    def shaped(self, case: Case) -> Sequence[bool]:
+        """Of each value, whether the work of having it in a kernel of a case may differ with the shape that the kernel fills."""
+        if case not in self._shaped:
+            found: list[bool] = []
+            for position, key in enumerate(self.order):
+                children = {self.position[child] for child in self.edges[key]}
+                own = any(self.problem.shaped(option.item, case.how) for option in self.options[key])
+                found.append(own or any(child >= position or found[child] for child in children))
+            self._shaped[case] = found
+        return self._shaped[case]
 
     def steps(self, position: int, number: int, contexts: Contexts) -> tuple[tuple[int, Contexts], ...]:
         """The operands of an option, with the contexts in which they are evaluated."""
@@ -409,7 +441,7 @@ class Scope:
         """The sums that threads may share in a kernel from ``root``."""
         beneath = self._beneath(root)
         anywhere = any(option.item is INSIDE for key in beneath for option in self.options[key])
-        return self.problem.folds(shape, self.problem.options if anywhere else beneath)
+        return self.problem.folds(shape, None if anywhere else beneath)
 
     def must(self, keys: Iterable[Key]) -> int:
         """The filled buffers that every kernel reads which computes one of these values."""
@@ -463,12 +495,6 @@ class Scope:
 
 def _reads(option: Option) -> bool:
     return option.item.head == "Read" and option.item is not INSIDE
-
-
-def work_of(values: Sequence[float], schedule: Schedule | None = None) -> Work:
-    """A Work of these amounts of FIELDS."""
-    make: Callable[..., Work] = Work
-    return make(*values, schedule)
 
 
 def bits(mask: int) -> Iterator[int]:

@@ -15,6 +15,7 @@ from ..view import Item
 from .chains import reads
 from .columns import Column, Columns, columns
 from .dag import Dag, Node, components, taken
+from .hosts import Hosts
 from .ilp import Limits, solve
 from .inside import INSIDE, Beneath, Kind, Levels, combined
 from .parts import Part, canonical
@@ -96,21 +97,21 @@ class Answer:
 
 
 def answered(
-    problem: Problem, part: Part, known: dict[tuple[object, ...], Solved | None], meter: Meter, loosely: bool
+    hosts: Hosts, part: Part, known: dict[tuple[object, ...], Solved | None], meter: Meter, loosely: bool
 ) -> Answer:
     """The solution of a part; of those that are equal, one is solved."""
-    form, keys, buffers = canonical(problem, part)
+    form, keys, buffers = canonical(hosts.problem, part)
     form = (loosely, *form)
     if known.get(form) is None:
-        known[form] = _solved(problem, part, keys, buffers, meter, loosely)
+        known[form] = _solved(hosts, part, keys, buffers, meter, loosely)
     return Answer(part, keys, buffers, known[form])
 
 
 def _solved(
-    problem: Problem, part: Part, keys: Sequence[Key], buffers: Sequence[str], meter: Meter, loosely: bool
+    hosts: Hosts, part: Part, keys: Sequence[Key], buffers: Sequence[str], meter: Meter, loosely: bool
 ) -> Solved | None:
     """The part's cheapest kernels; None where too little is left to look for them."""
-    scope = Scope(problem, part, loosely)
+    scope = Scope(hosts.problem, part, loosely, hosts)
     weighed = _weighed(scope, meter)
     if weighed is None:
         return None

@@ -13,14 +13,15 @@ SMALL = range(500)
 LARGE = range(10_000, 10_200)
 
 
+@pytest.mark.parametrize("states", [0, Limits().states], ids=["integer program", "states first"])
 @pytest.mark.parametrize(
     "seeds", [SMALL[:50], pytest.param(SMALL[50:], marks=pytest.mark.slow)], ids=["first", "rest"]
 )
-def test_on_500_small_problems_the_exact_cost_is_that_of_brute_force(seeds: range) -> None:
+def test_on_500_small_problems_the_exact_cost_is_that_of_brute_force(seeds: range, states: int) -> None:
     seen = {"none": 0, "circle": 0, "shared": 0, "buffer": 0, "group": 0, "better": 0}
     for seed in seeds:
         dag = random_dag(seed, 12)
-        best, found, start = brute_force(dag), solve(dag), greedy(dag)
+        best, found, start = brute_force(dag), solve(dag, Limits(states=states)), greedy(dag)
         if best is None:
             assert found is None and start is None, seed
             seen["none"] += 1
@@ -41,14 +42,15 @@ def test_on_500_small_problems_the_exact_cost_is_that_of_brute_force(seeds: rang
     assert all(count >= 2 for count in seen.values()), seen
 
 
+@pytest.mark.parametrize("states", [0, Limits().states], ids=["integer program", "states first"])
 @pytest.mark.parametrize(
     "seeds", [LARGE[:12], pytest.param(LARGE[12:], marks=pytest.mark.slow)], ids=["first", "rest"]
 )
-def test_on_200_larger_problems_it_is_the_answer_of_another_solver(seeds: range) -> None:
+def test_on_200_larger_problems_it_is_the_answer_of_another_solver(seeds: range, states: int) -> None:
     solved = better = 0
     for seed in seeds:
         dag = random_dag(seed, 40)
-        best, found, start = by_order(dag), solve(dag), greedy(dag)
+        best, found, start = by_order(dag), solve(dag, Limits(states=states)), greedy(dag)
         assert (found is None) == (best is None), seed
         if found is None or best is None or start is None:
             continue

@@ -11,6 +11,7 @@ import tinyc
 from tinyc.bench.programs import transformer
 from tinyc.extract.choice import outside
 from tinyc.extract.exact.cuts import cuts
+from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.inside import Beneath, Kind, combined
 from tinyc.extract.exact.mates import regular
 from tinyc.extract.exact.parts import Part, parts
@@ -31,7 +32,7 @@ def divided() -> tuple[Problem, list[Part]]:
 def solutions(divided: tuple[Problem, list[Part]]) -> list[tuple[Part, Solved]]:
     problem, division = divided
     meter, known = Meter(ENOUGH), dict[tuple[object, ...], Solved | None]()
-    answers = [answered(problem, part, known, meter, True) for part in division]
+    answers = [answered(Hosts(problem), part, known, meter, True) for part in division]
     return [(answer.part, answer.solved) for answer in answers if answer.solved is not None]
 
 

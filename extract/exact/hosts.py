@@ -1,0 +1,72 @@
+"""How the kernels of a program may run of which only a part is known, as far as arithmetic is concerned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+
+from ..cost.model import CostModel, Roofline, Timer, Work
+from ..cost.schedule import Schedule
+from ..problem import Problem
+from .cases import LOOPS, PRODUCTS, Case
+
+
+class Hosts:
+    """Of a program."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.products = undominated(problem.model, problem.products)
+        self._of: dict[str, Sequence[Timer]] = {}
+
+    def of(self, case: Case) -> Sequence[Timer]:
+        """What kernels of a case take."""
+        problem = self.problem
+        if case.name not in self._of:
+            works = self.products if case.name in PRODUCTS else problem.scanned
+            found = set() if case.name in PRODUCTS else set(problem.loops)
+            if case != LOOPS:
+                found.update(each.schedule for each in works if each.schedule is not None)
+            best = undominated(problem.model, [Work(schedule=each) for each in found])
+            timers = (problem.timer(each) for each in [work.schedule for work in best] or [None])
+            self._of[case.name] = tuple(dict.fromkeys(timers))
+        return self._of[case.name]
+
+
+@cache
+def computing(schedule: Schedule) -> Schedule:
+    """The same without what it moves."""
+    return replace(schedule, staged_bytes=0.0)
+
+
+def undominated(model: CostModel, works: Iterable[Work]) -> list[Work]:
+    """Of what kernels may do, each with how they run, that which with some more arithmetic takes less than with each other."""
+    if not isinstance(model, Roofline):
+        return []
+    more = (
+        Work(),
+        Work(ops=1e9),
+        Work(ops=1e9, epilogue_ops=1e9),
+        Work(ops=1e9, row_ops=1e9),
+        Work(ops=1e9, block_ops=1e9),
+        Work(ops=1e9, point_ops=1e9),
+        Work(row_bytes=1e9),
+        Work(block_bytes=1e9),
+        Work(flops=1e12),
+        Work(vector_flops=1e12),
+    )
+    found: dict[tuple[float, ...], Work] = {}
+    for work in works:
+        each = replace(work, schedule=work.schedule and computing(work.schedule))
+        found.setdefault(tuple(model.kernel(each + other) for other in more), each)
+    kept = [
+        seconds
+        for seconds in found
+        if not any(other != seconds and _below(other, seconds) for other in found)
+    ]
+    return [found[seconds] for seconds in sorted(kept)]
+
+
+def _below(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return all(map(float.__le__, one, other))
