@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from operator import attrgetter, mul
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.dtypes import DType
@@ -239,15 +239,20 @@ class Roofline:
     def _values(self, work: Work) -> tuple[float, ...]:
         return self._compiled.terms[self._scheduled(work)](work, work.schedule)
 
-    def __reduce__(self) -> tuple[type[Roofline], tuple[Hardware]]:
-        return Roofline, (self.hardware,)  # what was compiled stays behind
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_compiled"}
 
 
 def timer(model: CostModel, schedule: Schedule | None) -> Timer:
     """The estimate of whole kernels that run as ``schedule`` says, by their amounts."""
-    if isinstance(model, Roofline):
+    if estimates_by_formulas(model):
         return model.timer(schedule)
     return lambda amounts: model.kernel(work_of(amounts, schedule))
+
+
+def estimates_by_formulas(model: CostModel) -> TypeGuard[Roofline]:
+    """Whether a model's estimates are these formulas: what is known of them holds. A subclass may say anything."""
+    return type(model) is Roofline
 
 
 def terms_of(model: CostModel, work: Work) -> Mapping[str, float]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from ..cost.model import CostModel, Roofline, Timer, Work
+from ..cost.model import CostModel, Timer, Work, estimates_by_formulas
 from ..cost.schedule import Schedule
 from ..problem import Problem
 from .cases import LOOPS, PRODUCTS, Case
@@ -42,7 +42,7 @@ def computing(schedule: Schedule) -> Schedule:
 
 def undominated(model: CostModel, works: Iterable[Work]) -> list[Work]:
     """Of what kernels may do, each with how they run, that which with some more arithmetic takes less than with each other."""
-    if not isinstance(model, Roofline):
+    if not estimates_by_formulas(model):
         return []
     more = (
         Work(),

@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from tinyc.ir.folds import Fold
-
 from ..choice import COPYING, How, Key, bound_axes, outside
-from ..cost.model import AMOUNTS, Roofline, Work, work_of
-from ..cost.schedule import Schedule
+from ..cost.model import AMOUNTS, Work, estimates_by_formulas, work_of
 from ..problem import Option, Problem
 from ..view import Item
 from .cases import LOOPS, STREAMS, Case, Held
@@ -22,6 +19,7 @@ from .dag import components
 from .given import Given
 from .hosts import Hosts
 from .inside import HOWS, INSIDE, origins
+from .kinds import Kinds
 from .parts import Part
 
 Context = tuple[tuple[str, object], ...]
@@ -64,6 +62,7 @@ class Scope:
         self.buffers = tuple(name for name in part.buffers if name not in self.same)
         self.inside = 1 << len(names)  # for what is computed of what is given
         self.given = Given(self, self.inside << 1)
+        self.kinds = Kinds(self)
         self.sizes: dict[int, int] = dict.fromkeys(
             (self.inside, self.given.tileable, *self.given.marks.values()), 0
         )
@@ -89,7 +88,7 @@ class Scope:
             self.order += sorted(circle)
             self.circle += [first] * len(circle)
         self.position = {key: number for number, key in enumerate(self.order)}
-        self.roofline = isinstance(problem.model, Roofline)
+        self.roofline = estimates_by_formulas(problem.model)
         self.dropped: set[tuple[Case, int, int]] = set()
         self.covers = Covers(self)
         self.levels = part.levels
@@ -148,15 +147,9 @@ class Scope:
             return self.problem.repeated(self.part.inside[key][how], key, item, how, shape)
         return self.problem.work(key, item, how, shape)
 
-    def whole(
-        self,
-        amounts: Sequence[float],
-        beside: Sequence[float] = NOTHING,
-        read: float = 0.0,
-        schedule: Schedule | None = None,
-    ) -> Work:
+    def whole(self, amounts: Sequence[float], read: float = 0.0) -> Work:
         """Amounts of the scope's fields as Work, see :meth:`values`."""
-        return work_of(self.values(amounts, beside, read), schedule)
+        return work_of(self.values(amounts, read=read))
 
     def values(
         self, amounts: Sequence[float], beside: Sequence[float] = NOTHING, read: float = 0.0
@@ -242,7 +235,7 @@ class Scope:
         """For each way to compute a value, the work that it is at least, with all that it is computed from."""
         zero = (0.0,) * len(self.fields)
         result: dict[Case, list[list[tuple[float, ...]]]] = {}
-        for case in (LOOPS, STREAMS, *self.tiled):
+        for case in (LOOPS, STREAMS, *self.kinds.tiled):
             least: dict[Key, tuple[float, ...]] = {}
             found: list[list[tuple[float, ...]]] = []
             for position, key in enumerate(self.order):
@@ -380,23 +373,6 @@ class Scope:
         return found
 
     @cached_property
-    def reach(self) -> dict[Key, int]:
-        """The filled buffers that some kernel reads which computes a value."""
-        found = dict.fromkeys(self.options, 0)
-        grown = True
-        while grown:
-            grown = False
-            for key in self.order:
-                bits = 0
-                for option in self.options[key]:
-                    bits |= self.reads(key, option.item) & self.filled
-                    for child in option.children:
-                        bits |= found[child]
-                if bits != found[key]:
-                    found[key], grown = bits, True
-        return found
-
-    @cached_property
     def _must(self) -> dict[Key, int]:
         """The filled buffers that every kernel reads which computes a value: of what its options must read, what they
         have in common."""
@@ -415,82 +391,12 @@ class Scope:
                     found[key], shrunk = common, True
         return found
 
-    def streams(self, root: Key) -> bool:
-        """Whether a kernel from ``root`` may hold a Stream."""
-        return self.problem.tiling is not None and "Stream" in self._heads(root)
-
-    def runs(self, root: Key, case: Case, shape: tuple[int, ...], size: int) -> list[Schedule]:
-        """In what ways a kernel from ``root`` may run that fills ``shape``; empty where that is not known. ``size``: bytes of
-        an element."""
-        tiling, known = self.problem.tiling, self.part.known.values()
-        if tiling is None or case == LOOPS:
-            return [] if tiling is None else list(tiling.loops(shape, size, self._folds(root, shape)))
-        found: set[Schedule | None] = set()
-        for key in self._beneath(root):
-            for option in self.options[key]:
-                if case == STREAMS:
-                    found.add(self.problem.streamed(key, option.item))
-                elif option.item.head == "Contract":
-                    found.add(self.problem.work(key, option.item, case.how).schedule)
-                elif option.item is INSIDE:
-                    found.update(work.schedule for work in (*self.problem.products, *self.problem.scanned))
-        found.update(*(each.walks for each in known if case == STREAMS))
-        return [each for each in found if each is not None]
-
-    def _folds(self, root: Key, shape: tuple[int, ...]) -> tuple[Fold, ...]:
-        """The sums that threads may share in a kernel from ``root``."""
-        beneath = self._beneath(root)
-        anywhere = any(option.item is INSIDE for key in beneath for option in self.options[key])
-        return self.problem.folds(shape, None if anywhere else beneath)
-
     def must(self, keys: Iterable[Key]) -> int:
         """The filled buffers that every kernel reads which computes one of these values."""
         found = self.filled
         for key in keys:
             found &= self._must.get(key, self.filled)
         return found
-
-    def _beneath(self, root: Key) -> set[Key]:
-        """The values that there may be in a kernel from ``root``."""
-        found, stack = {root}, [root]
-        while stack:
-            fresh = self.edges[stack.pop()] - found
-            found |= fresh
-            stack += fresh
-        return found
-
-    def _heads(self, root: Key) -> frozenset[str]:
-        """What there may be in a kernel from ``root``."""
-        items = (option.item for key in self._beneath(root) for option in self.options[key])
-        return frozenset(item.op if item is INSIDE else item.head for item in items)
-
-    @cached_property
-    def _everywhere(self) -> frozenset[str]:
-        """What there may be in a kernel of the program."""
-        return frozenset(option.item.head for found in self.problem.options.values() for option in found)
-
-    def cases(self, root: Key, anywhere: bool = False) -> list[Case]:
-        """The kinds of kernels that there may be from ``root``. ``anywhere``: that hold it, and what is in other parts."""
-        heads = self._heads(root)
-        if anywhere or INSIDE.op in heads:  # beneath what is given, there may be anything
-            heads |= self._everywhere
-        tiled = [case for case in self.tiled if case.name != "scan" or "Scan" in heads]
-        looped = [LOOPS]
-        if not anywhere and (self.streams(root) or (INSIDE.op in heads and self.given.walked)):
-            looped.append(STREAMS)
-        return [*tiled, *looped] if "Contract" in heads else looped
-
-    @cached_property
-    def tiled(self) -> list[Case]:
-        """The kinds of kernels that tile a contraction."""
-        return [
-            *(
-                [Case("beside", "tiled"), Case("rows", "rows")]
-                if self.problem.rows
-                else [Case("alone", "tiled")]
-            ),
-            Case("scan", "scanned"),
-        ]
 
 
 def _reads(option: Option) -> bool:

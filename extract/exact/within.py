@@ -35,7 +35,7 @@ def within(scope: Scope, keys: Iterable[Key], most: float) -> list[Within]:
     found: list[Within] = []
     for key in keys:
         outer = outside(scope.problem.view.free[key[0]])
-        for case in scope.cases(key, anywhere=True):
+        for case in scope.kinds.cases(key, anywhere=True):
             search = Search(scope, case, most, Work())
             search.run(key, LABELS)
             for label, held in search.found:

@@ -16,7 +16,7 @@ from tinyc import functions
 from tinyc.bench.programs import transformer
 from tinyc.extract.choice import Key
 from tinyc.extract.cost.hardware import Hardware, hardware
-from tinyc.extract.cost.model import Work
+from tinyc.extract.cost.model import Roofline, Work
 from tinyc.extract.exact.columns import columns
 from tinyc.extract.exact.dag import Dag, Node
 from tinyc.extract.exact.exact import exact
@@ -219,3 +219,24 @@ def test_with_its_plans_a_program_is_no_dearer_than_the_greedy_one(target: str, 
     assert found.total.time_s <= greedy.total.time_s * (1 + 1e-9)
     if found.search is not None and found.search.limit == "plans":
         assert "finished, that program is estimated at more" in str(found).replace("\n", " ")
+
+
+@dataclass(frozen=True)
+class Doubled(Roofline):
+    """A subclass is no Roofline to the search: nothing that is known of the formulas may be used."""
+
+    def kernel(self, work: Work) -> float:
+        return 2 * super().kernel(work)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm80"])
+@pytest.mark.parametrize("name", ["two products", "statistics", "twice"])
+def test_twice_the_estimate_is_twice_the_least(name: str, target: str) -> None:
+    (problem, start), (other, greedy) = (
+        problem_of(name, target),
+        problem_of(name, target, Doubled(hardware(target))),
+    )
+    choice, proof = exact(problem, start, ENOUGH)
+    twice, doubled = exact(other, greedy, ENOUGH)
+    assert proof.optimal and doubled.optimal
+    assert twice.seconds == pytest.approx(2 * choice.seconds, rel=1e-9)

@@ -6,10 +6,12 @@ import random
 from typing import Any
 
 import pytest
+from kernel_examples import EXAMPLES, problem_of
 from random_models import random_model
 
 import tinyc
 from tinyc.extract.cost.model import along_row, repeats
+from tinyc.extract.exact.inside import HOWS
 from tinyc.ir.tiny import Program
 
 TARGETS = ("cpu", "sm80", "sm90")
@@ -105,3 +107,19 @@ def test_no_program_is_estimated_above_the_naive_one(make: Any, seed: int, targe
     assert report.search is not None
     if make is reductions:
         assert 0.9 <= report.total.time_s / report.search.exact_s <= 1.15
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_work_depends_on_the_shape_that_is_filled_only_where_that_is_said(name: str, target: str) -> None:
+    problem, _ = problem_of(name, target)
+    shapes = ((1, 1), (8, 16), (64, 1), (3, 1, 5), (7, 64, 32))
+    seen = set()
+    for key, options in problem.options.items():
+        for option in options:
+            for how in HOWS:
+                works = {problem.work(key, option.item, how, shape) for shape in (None, *shapes)}
+                shaped = problem.shaped(option.item, how)
+                assert shaped or len(works) == 1, (key, option.item, how)
+                seen.add((shaped, len(works) > 1))
+    assert (False, False) in seen and ((True, True) in seen or target == "cpu")
