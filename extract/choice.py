@@ -140,15 +140,14 @@ def as_copy(work: Work) -> Work:
 
 
 def apart(index: tuple[Affine, ...]) -> bool:
-    """Whether neighbours along the last output axis of a Read, and along the last axis that is summed, both lie apart in
-    the buffer. A reduction may have its rows walked by neighbours."""
+    """Whether neighbours along the last output axis of a Read, and along every axis that is summed, lie apart in the buffer.
+    A reduction may have its rows walked by neighbours."""
     axes = frozenset().union(*(part.axes() for part in index))
     moving = [part for part in index if part.axes()]
     if not moving:
         return False
     outer = max((axis for axis in axes if axis_id(axis) < LEVEL), key=axis_id, default=None)
-    inner = max((axis for axis in axes if axis_id(axis) >= LEVEL), key=axis_id, default=None)
-    return all(axis not in moving[-1].axes() for axis in (outer, inner) if axis is not None)
+    return not any(axis == outer or axis_id(axis) >= LEVEL for axis in moving[-1].axes())
 
 
 def _product(flops: float, view: View, operands: tuple[str, ...]) -> Work:

@@ -78,8 +78,6 @@ class Tiling:
         if not known:
             blocks = -(-math.prod(shape) // THREADS)
             yield loops(blocks, THREADS, size or self.limits.access_bytes, outer)
-        last = shape[-1] if shape else 1
-        outer = math.prod(shape) // last
         for fold in folds:
             for each in sizes:
                 for candidate in self.folds.get((last, fold.points, each), ()):

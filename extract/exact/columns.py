@@ -98,7 +98,7 @@ def columns(
     written = Work(bytes_written=scope.problem.bytes(buffer))
     for way in {way.root: way for way in reversed(buffer.ways)}.values():
         root: Key = (way.root, False)
-        for case in scope.kinds.cases(root) if root in scope.position else ():
+        for case in scope.cases.of(root) if root in scope.position else ():
             # what stands for others may be filled as any of them is
             size = 0 if buffer.cls in scope.standing else scope.problem.element(buffer)
             search = Search(scope, case, most, written, root, buffer.cls, limit, way.shape, size)
@@ -157,7 +157,7 @@ class Search:
         self.limits: dict[int, float] = {}
         self.before = 0.0 if filled else scope.problem.model.kernel(beside)
         self.shape = shape
-        runs = scope.kinds.runs(root, case, shape, size) if shape is not None and root is not None else []
+        runs = scope.cases.runs(root, case, shape, size) if shape is not None and root is not None else []
         self.floors = Floor(scope, case, runs, beside if filled else None)
         self.ahead: dict[Open, list[tuple[Cover, float]]] = {}
         self.least = float("inf")

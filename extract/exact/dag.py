@@ -152,7 +152,7 @@ def greedy(dag: Dag) -> dict[str, int] | None:
             for need in sorted(node.needs, key=lambda need: (-best[need], need)):
                 for inner, own in closures[need].items():
                     closure.setdefault(inner, own)
-            if name in closure or not _stands(closure):
+            if name in closure or (len(node.needs) > 1 and not _stands(closure)):
                 continue
             closure[name] = node
             cost = _cost(dag, closure)
@@ -193,7 +193,14 @@ def _derived(offered: Mapping[str, Sequence[Node]]) -> dict[str, Node]:
 
 def _stands(closure: Mapping[str, Node]) -> bool:
     """Whether nodes of several closures, put together, need nothing in a circle."""
-    return all(len(part) == 1 for part in components({name: node.needs for name, node in closure.items()}))
+    left = dict(closure)
+    while left:
+        ready = [name for name, node in left.items() if left.keys().isdisjoint(node.needs)]
+        if not ready:
+            return False
+        for name in ready:
+            del left[name]
+    return True
 
 
 def _cost(dag: Dag, closure: Mapping[str, Node]) -> float:

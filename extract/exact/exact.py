@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..choice import Choice, Kernel
 from ..problem import Problem
@@ -27,6 +27,7 @@ from .mates import regular
 from .parts import parts
 from .proof import Effort, Proof
 from .relaxed import relaxed
+from .rounded import Picked, rounded
 from .solved import Answer, Meter, Solved, answered
 
 SMALL = 300
@@ -35,7 +36,7 @@ SMALL = 300
 APART = 1_000
 """Options of a program whose chains are taken apart, where they leave a gap."""
 
-CLOSE = 0.03
+CLOSE = 0.05
 """A gap of a program in parts with which the search is content."""
 
 LARGE = 500
@@ -60,16 +61,15 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
     while True:
         division, at = parts(problem, at, loosely)
         answers = [answered(hosts, part, known, meter, loosely) for part in division]
-        least, states, kernels = _together(problem, answers)
+        least, states = _path(answers)
         bound = max(bound, least)
         found = [each.solved for each in answers if each.solved is not None]
         limit = meter.limit or next((answer.limit for answer in found if answer.limit), "")
-        held = stored(problem, kernels) if loosely else kernels
-        choice = None
-        if held is not None:
-            choice = _assembled(problem, {kernel.buffer.cls: kernel for kernel in best.kernels} | held)
-        if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
-            best = choice
+        paths = (states, _path(answers, apart=True)[1]) if large else ()
+        for held in _choices(problem, answers, paths, loosely):
+            choice = assembled(problem, {kernel.buffer.cls: kernel for kernel in best.kernels} | held)
+            if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
+                best = choice
         if meter.limit or bound >= best.seconds * (1 - (CLOSE if large else TOLERANCE)):
             break
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound)
@@ -98,26 +98,41 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
     return best, proof
 
 
-def _together(problem: Problem, answers: Sequence[Answer]) -> tuple[float, list[Levels], dict[str, Kernel]]:
-    """A bound of the whole, what is filled at each cut where it is attained, and the kernels of the parts that are solved.
+def _path(answers: Sequence[Answer], apart: bool = False) -> tuple[float, list[Levels]]:
+    """What the parts cost at least together, and what is filled at each cut where that is attained. ``apart``: of two cuts one
+    after the other, all is filled at one at least.
 
     Whatever the whole program does, at each cut it fills some of the buffers, and each part does at least what that takes."""
-    kernels: dict[str, Kernel] = {}
     least: dict[Levels, tuple[float, list[Levels]]] = {(): (0.0, [])}
     for each in answers:
-        steps = _steps(each, least)
         found: dict[Levels, tuple[float, list[Levels]]] = {}
-        for (before, after), seconds in steps.items():
-            if before in least:
+        for (before, after), seconds in _steps(each, least).items():
+            if before in least and not (apart and any(before) and any(after)):
                 total, passed = least[before]
                 if after not in found or total + seconds < found[after][0]:
                     found[after] = total + seconds, [*passed, after]
         least = found
+    nothing = 0.0, [(0,) * len(each.part.made) for each in answers]
+    return min(least.values(), key=lambda each: each[0], default=nothing)
+
+
+def _choices(
+    problem: Problem, answers: Sequence[Answer], paths: Iterable[Sequence[Levels]], loosely: bool
+) -> Iterator[dict[str, Kernel]]:
+    """The kernels of the parts where all is filled at every cut; and those of the bounds along ``paths``."""
+    kernels: dict[str, Kernel] = {}
+    for each in answers:
         if each.solved is not None:
             kernels |= each.solved.kernels(problem, each.keys, each.buffers) or {}
-    nothing = 0.0, [(0,) * len(each.part.made) for each in answers]
-    bound, states = min(least.values(), key=lambda each: each[0], default=nothing)
-    return bound, states, kernels
+    held = stored(problem, kernels) if loosely else kernels
+    yield held or {}
+    for states in paths:
+        picked: list[Picked] = []
+        for each, before, after in zip(answers, [(), *states], states, strict=False):
+            if each.solved is not None:
+                more = each.solved.picked(problem, each.keys, each.buffers, (before, after))
+                picked += more or []
+        yield rounded(problem, picked) or {}
 
 
 def _steps(answer: Answer, before: Iterable[Levels]) -> Mapping[tuple[Levels, Levels], float]:
@@ -165,7 +180,7 @@ def _kept(at: Sequence[Cut], answers: Sequence[Answer], losses: Sequence[float],
     return [at[number] for number in sorted(kept)]
 
 
-def _assembled(problem: Problem, kernels: Mapping[str, Kernel]) -> Choice | None:
+def assembled(problem: Problem, kernels: Mapping[str, Kernel]) -> Choice | None:
     """The kernels that the outputs need, in an order in which they can run; None where one is missing."""
     order: list[Kernel] = []
     state: dict[str, int] = {}

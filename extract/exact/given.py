@@ -73,7 +73,7 @@ class Given:
         known = self.part.known[name]
         level = levels[self.part.given.index(name)] if levels else 0
         if not level:
-            return known.once.get((True, how, outer)) or known.once.get((False, how, outer), ())
+            return known.once.get((0, how, outer), ())
         kind = known.kinds[level - 1]
         return known.once.get((kind.partial, how, outer), ()) if outer <= kind.outer else ()
 

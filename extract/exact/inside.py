@@ -28,11 +28,11 @@ Levels = tuple[int, ...]
 
 
 class Kind(NamedTuple):
-    """How later parts do without a buffer. ``partial``: some kernel reads what it is made of, in a buffer that is as good or holds
-    partial sums. ``outer``: some kernel computes its values at its own output axes, and not within reductions only. ``deep``:
-    some of what those kernels compute is charged in an earlier part."""
+    """How later parts do without a buffer. ``partial``: the first of :attr:`Beneath.partial` of which some kernel reads what it is
+    made of; their number where none does. ``outer``: some kernel computes its values at its own output axes, and not within
+    reductions only. ``deep``: some of what those kernels compute is charged in an earlier part."""
 
-    partial: bool
+    partial: int
     outer: bool
     deep: bool
 
@@ -55,18 +55,18 @@ class Beneath:
 
     Attributes:
         name: its buffer.
-        partial: buffers that are as good (``mates.py``), or of partial sums.
+        partial: buffers that are as good (``mates.py``), and those of partial sums; without what is empty.
         kinds: how later parts may do without it.
-        once: where partial sums are read or not, for each kind of kernel, and place, at the kernel's output axes or within
-            reductions: what a kernel does, one of these at least.
+        once: where ``partial`` is read from some place on, for each kind of kernel, and place, at the kernel's output axes or
+            within reductions: what a kernel does, one of these at least.
         able: the values that can be computed without reading ``name``.
         walks: how a kernel runs that holds a Stream beneath, at its output axes.
     """
 
     name: str
-    partial: tuple[str, ...] = ()
+    partial: tuple[tuple[str, ...], ...] = ()
     kinds: tuple[Kind, ...] = ()
-    once: Mapping[tuple[bool, How, bool], Sequence[Once]] = field(default_factory=dict)
+    once: Mapping[tuple[int, How, bool], Sequence[Once]] = field(default_factory=dict)
     able: frozenset[Key] = frozenset()
     walks: frozenset[Schedule] = frozenset()
 
@@ -97,15 +97,15 @@ def beneath(
         if read.item.head == "Read"
     )
     as_good = {other for mate in mates for other in same[mate]}
-    partial = tuple(
-        each for each in dict.fromkeys((*sorted(as_good), *sums)) if each in buffers and each not in own
-    )
-    keys = _keys(problem, values, (name, *partial))
+    apart = (sorted(as_good), [each for each in dict.fromkeys(sums) if each not in as_good])
+    here = (tuple(each for each in names if each in buffers and each not in own) for names in apart)
+    partial = tuple(names for names in here if names)
+    keys = _keys(problem, values, (name, *itertools.chain(*partial)))
     made = frozenset(_keys(problem, values, (name,)))
-    once: dict[tuple[bool, How, bool], Sequence[Once]] = {}
+    once: dict[tuple[int, How, bool], Sequence[Once]] = {}
     able: frozenset[Key] = frozenset()
-    for read in (True, False) if partial else (False,):
-        barred = own | set(() if read else partial)
+    for read in range(len(partial) + 1):
+        barred = own.union(*partial[:read])
         for how in HOWS:
             found = _done(problem, keys, made, barred, how)
             able |= found.keys()
@@ -115,8 +115,9 @@ def beneath(
     places = {outside(view.free[key[0]]) for key in able} or {True}
     kinds = tuple(
         Kind(read, outer, deep)
-        for read, outer, deep in itertools.product((True, False), sorted(places, reverse=True), (True, False))
-        if (partial if read else deep)
+        for read, outer, deep in itertools.product(
+            range(len(partial) + 1), sorted(places, reverse=True), (True, False)
+        )
     )
     walks = _walks(problem, able)
     return Beneath(name, partial, kinds, once, able, walks)

@@ -9,7 +9,7 @@ the parts add up to no more than those of any program. Equal layers are equal pa
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..choice import How, Key
@@ -36,6 +36,8 @@ class Part:
         inside_bytes, inside_reads: what a kernel reads at least that computes one of these values.
         known: of ``given``, what a kernel does beside that computes its values, where that is known.
         groups: the same of ``made``, with the buffers that are as good as each (``mates.py``).
+        rooted: of ``buffers`` those that cannot be filled without a value of each that is given, wherever the parts before are
+            chained so.
     """
 
     given: tuple[str, ...]
@@ -49,6 +51,7 @@ class Part:
     known: Mapping[str, Beneath] = field(default_factory=dict)
     groups: Mapping[str, Beneath] = field(default_factory=dict)
     prices: tuple[float, ...] = ()
+    rooted: frozenset[str] = frozenset()
 
     @property
     def levels(self) -> list[Levels]:
@@ -126,7 +129,7 @@ def parts(problem: Problem, at: Sequence[Cut], loosely: bool = False) -> tuple[l
         ]
         bad = _bad(program, found)
         if not bad:
-            return found, at
+            return _rooted(program, found), at
         at = [cut for number, cut in enumerate(at) if number not in bad]
 
 
@@ -138,9 +141,21 @@ def _bad(program: _Program, found: Sequence[Part]) -> set[int]:
     for number, part in enumerate(found):
         for buffer in part.buffers:
             bad.update(range(owner.setdefault(buffer, number), number))
-        if any(_possible(program, part, name) for name in part.given):
+        if any(_had(part, *_without(program, part, name)) for name in part.given):
             bad.add(number - 1)
     return bad
+
+
+def _rooted(program: _Program, found: Sequence[Part]) -> list[Part]:
+    """The parts, with what in each is rooted in what is given, as far as all that is made is."""
+    result: list[Part] = []
+    chained = True
+    for part in found:
+        without = [_without(program, part, name) for name in part.given]
+        rooted = frozenset(part.buffers).difference(*(filled for filled, _ in without))
+        result.append(replace(part, rooted=rooted if chained and part.given else frozenset()))
+        chained &= all(not _had(replace(part, made=(made,)), *each) for each in without for made in part.made)
+    return result
 
 
 def _between(
@@ -222,8 +237,8 @@ def _least(problem: Problem, key: Key, options: Sequence[Option], how: How) -> W
     return of_fields(min, [problem.work(key, option.item, how) for option in options])
 
 
-def _possible(program: _Program, part: Part, name: str) -> bool:
-    """Whether all that is made can be had without ``name`` of what is given."""
+def _without(program: _Program, part: Part, name: str) -> tuple[set[str], set[Key]]:
+    """The buffers that can be filled, and the values that can be had, without ``name`` of what is given."""
     view = program.view
     places = frozenset(program.places(name))
     filled = {buffer for buffer, each in view.buffers.items() if each.arg is not None}
@@ -248,6 +263,11 @@ def _possible(program: _Program, part: Part, name: str) -> bool:
             if buffer not in filled and any((way.root, False) in had for way in view.buffers[buffer].ways):
                 filled.add(buffer)
                 grown = True
+    return filled, had
+
+
+def _had(part: Part, filled: Collection[str], had: Collection[Key]) -> bool:
+    """Whether all that is made can be had where these can."""
     return all(made in filled or any(key in had for key in part.targets.get(made, ())) for made in part.made)
 
 
@@ -291,8 +311,9 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
         places = frozenset(keys[key] for key in each.able if key in keys)
         rows.append((buffers[name], each.levels, tuple(each.once.items()), places, each.walks))
     for each in part.groups.values():
-        names = (each.name, *each.partial)
-        rows.append((len(each.partial), *(buffers.setdefault(name, len(buffers)) for name in names)))
+        names = (each.name, *itertools.chain(*each.partial))
+        sizes = tuple(map(len, each.partial))
+        rows.append((sizes, *(buffers.setdefault(name, len(buffers)) for name in names)))
     for name in list(buffers):
         buffer = view.buffers[name]
         ways = (
@@ -300,5 +321,6 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
             if name in part.buffers
             else ()
         )
-        rows.append((problem.bytes(buffer), buffer.arg is None, buffer.shape, str(buffer.dtype), ways))
+        filled = buffer.arg is None, name in part.rooted
+        rows.append((problem.bytes(buffer), *filled, buffer.shape, str(buffer.dtype), ways))
     return tuple(rows), tuple(keys), tuple(buffers)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -12,14 +13,13 @@ from ..choice import COPYING, How, Key, bound_axes, outside
 from ..cost.model import AMOUNTS, Work, estimates_by_formulas, work_of
 from ..problem import Option, Problem
 from ..view import Item
-from .cases import LOOPS, STREAMS, Case, Held
+from .cases import LOOPS, STREAMS, Case, Cases, Held
 from .chains import chains, firsts
 from .covers import Covers
 from .dag import components
 from .given import Given
 from .hosts import Hosts
 from .inside import HOWS, INSIDE, origins
-from .kinds import Kinds
 from .parts import Part
 
 Context = tuple[tuple[str, object], ...]
@@ -62,7 +62,7 @@ class Scope:
         self.buffers = tuple(name for name in part.buffers if name not in self.same)
         self.inside = 1 << len(names)  # for what is computed of what is given
         self.given = Given(self, self.inside << 1)
-        self.kinds = Kinds(self)
+        self.cases = Cases(self)
         self.sizes: dict[int, int] = dict.fromkeys(
             (self.inside, self.given.tileable, *self.given.marks.values()), 0
         )
@@ -117,7 +117,7 @@ class Scope:
         view = self.problem.view
         for each in self.part.groups.values():
             if view.origin(root[0]) in origins(self.problem, (each.name,)):
-                found = origins(self.problem, (each.name, *each.partial))
+                found = origins(self.problem, (each.name, *itertools.chain(*each.partial)))
                 return frozenset({root, *(key for key in self.order if view.origin(key[0]) in found)})
         return frozenset({root})
 
@@ -235,7 +235,7 @@ class Scope:
         """For each way to compute a value, the work that it is at least, with all that it is computed from."""
         zero = (0.0,) * len(self.fields)
         result: dict[Case, list[list[tuple[float, ...]]]] = {}
-        for case in (LOOPS, STREAMS, *self.kinds.tiled):
+        for case in (LOOPS, STREAMS, *self.cases.tiled):
             least: dict[Key, tuple[float, ...]] = {}
             found: list[list[tuple[float, ...]]] = []
             for position, key in enumerate(self.order):

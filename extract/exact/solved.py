@@ -5,23 +5,24 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..choice import Kernel, Key
 from ..pricing import priced
 from ..problem import Problem
-from ..view import Item
-from .chains import reads
-from .columns import Column, Columns, columns
-from .dag import Dag, Node, components, taken
+from .agreed import WITHIN, Numbered, agreed, numbered
+from .columns import Columns, columns
+from .dag import components
 from .hosts import Hosts
-from .ilp import Limits, solve
-from .inside import INSIDE, Beneath, Kind, Levels, combined
+from .ilp import Exact, Limits, solve
+from .inside import INSIDE, Levels, combined
+from .partdag import PartDag, group_of
 from .parts import Part, canonical
 from .proof import Effort
+from .rounded import Picked
 from .scope import Scope
-from .within import LABELS, best, within
+from .within import LABELS
 from .worth import Worth
 
 TRIAL = 1_000
@@ -58,14 +59,18 @@ class Solved:
 
     Attributes:
         bounds: what the part's kernels cost at least, by the levels of what it is given, and of what it makes.
+        taken: the kernels of a bound, by buffer and column; left out where one of them was not looked for.
+        columns: of each buffer the kernels that may fill it.
         cost: of its kernels where all of them are; infinite where there are none such.
-        chosen: for each buffer that is filled then, the way and (value, option) of its kernel.
+        chosen: for each buffer that is filled then, its kernel.
         weighed, variables, cuts, limit: see :class:`~tinyc.extract.exact.proof.Proof`.
     """
 
     bounds: Mapping[tuple[Levels, Levels], float]
+    taken: Mapping[tuple[Levels, Levels], Sequence[tuple[int, int]]]
+    columns: Mapping[int, Sequence[Numbered]]
     cost: float
-    chosen: Mapping[int, tuple[int, tuple[tuple[int, int], ...]]]
+    chosen: Mapping[int, Numbered]
     weighed: int
     variables: int
     cuts: int
@@ -74,16 +79,38 @@ class Solved:
     def kernels(
         self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str]
     ) -> dict[str, Kernel] | None:
-        """The kernels in a part of these keys and buffers."""
+        """The kernels in a part of these keys and buffers where all is filled."""
         found: dict[str, Kernel] = {}
-        for number, (way, picked) in self.chosen.items():
-            buffer = problem.view.buffers[buffers[number]]
-            items = {keys[place]: problem.options[keys[place]][option].item for place, option in picked}
-            kernel = priced(problem, buffer, buffer.ways[way], items)
+        for number, each in self.chosen.items():
+            picked = _picked(problem, keys, buffers[number], each)
+            kernel = priced(problem, problem.view.buffers[picked.name], picked.way, picked.items)
             if kernel is None:
                 return None
-            found[buffer.cls] = kernel
+            found[picked.name] = kernel
         return found
+
+    def picked(
+        self,
+        problem: Problem,
+        keys: Sequence[Key],
+        buffers: Sequence[str],
+        levels: tuple[Levels, Levels],
+    ) -> list[Picked] | None:
+        """The kernels of a bound in a part of these keys and buffers; None where one of them was not looked for."""
+        if levels not in self.taken:
+            return None
+        return [
+            _picked(problem, keys, buffers[number], self.columns[number][column])
+            for number, column in self.taken[levels]
+        ]
+
+
+def _picked(problem: Problem, keys: Sequence[Key], name: str, numbers: Numbered) -> Picked:
+    items = {
+        keys[place]: INSIDE if option == WITHIN else problem.options[keys[place]][option].item
+        for place, option in numbers.items
+    }
+    return Picked(name, problem.view.buffers[name].ways[numbers.way], items)
 
 
 @dataclass(frozen=True)
@@ -116,36 +143,43 @@ def _solved(
     if weighed is None:
         return None
     found, worth = weighed
-    dag = _Dag(scope, found, worth)
+    dag = PartDag(scope, found, worth)
     bounds: dict[tuple[Levels, Levels], float] = {}
+    picked: dict[tuple[Levels, Levels], list[tuple[int, int]]] = {}
+    number = {name: place for place, name in enumerate(buffers)}
     variables = cuts = 0
     limit = "steps" if any(each.rest is not None for each in found.values()) else ""
+    known: dict[Hashable, Exact | None] = {}
     for given, made in _states(part):
-        answer = solve(dag.where(given, made), Limits(max(meter.seconds, 0.1)))
+        form, there = dag.where(given, made)
+        if form not in known:
+            known[form] = solve(there, Limits(max(meter.seconds, 0.1)))
+        answer = known[form]
         if answer is not None:
             bounds[given, made] = answer.bound
+            kernels = dag.taken(there, given, answer.solution)
+            if kernels is not None:
+                picked[given, made] = [(number[name], column) for name, column in kernels]
             variables, cuts = variables + answer.variables, cuts + answer.cuts
             limit = answer.limit or limit
     if not bounds:
         return None
-    chosen, cost = _agreed(scope, dag, found, keys, buffers, meter)
+    place = {key: each for each, key in enumerate(keys)}
+    columns_ = {
+        number[name]: [
+            numbered(scope.problem, name, column.way, column.label.items(), place) for column in each.found
+        ]
+        for name, each in found.items()
+    }
+    chosen, cost = agreed(scope, found, dag.reads, keys, buffers, max(meter.seconds, 0.1))
     count = sum(len(each.found) for each in found.values())
-    return Solved(bounds, cost, chosen, count, variables, cuts, limit)
+    return Solved(bounds, picked, columns_, cost, chosen, count, variables, cuts, limit)
 
 
 def _states(part: Part) -> Iterator[tuple[Levels, Levels]]:
     """What may be filled of what a part is given, and of what it makes."""
-    ends = [_group(part, name).levels if name in part.targets else 1 for name in part.made]
-    for given, made in itertools.product(part.levels, combined(ends)):
-        kinds = [
-            _group(part, name).kinds[level - 1] for name, level in zip(part.made, made, strict=True) if level
-        ]
-        if all(not kind.partial or kind.deep == part.charged(given) for kind in kinds):
-            yield given, made
-
-
-def _group(part: Part, name: str) -> Beneath:
-    return part.groups.get(name, Beneath(name, kinds=(Kind(False, True, True),)))
+    ends = [group_of(part, name).levels if name in part.targets else 1 for name in part.made]
+    yield from itertools.product(part.levels, combined(ends))
 
 
 def _weighed(scope: Scope, meter: Meter) -> tuple[dict[str, Columns], dict[str, float]] | None:
@@ -195,141 +229,3 @@ def _circles(scope: Scope) -> Iterator[tuple[str, ...]]:
         )
         if names:
             yield names
-
-
-class _Dag:
-    """A part as DAG extractions: a class for each buffer, with a node for each kernel. Kernels that were not looked for are
-    one node, at the least that any of them costs, which reads what all of them must. What is made and not filled is had within
-    a kernel of a later part, which takes longer by that."""
-
-    def __init__(self, scope: Scope, found: Mapping[str, Columns], worth: Mapping[str, float]) -> None:
-        self.scope, self.part, self.found = scope, scope.part, found
-        self.reads = {
-            name: [self.names(column.reads) for column in each.found] for name, each in found.items()
-        }
-        self.rest: dict[str, Node] = {}
-        for name, each in found.items():
-            if each.rest is not None:
-                roots = [(way.root, False) for way in scope.problem.view.buffers[name].ways]
-                self.rest[name] = Node(each.rest, (), self.names(scope.must(roots) & ~scope.bits[name]))
-        self.made = {name: Node(0.0, (), (scope.same.get(name, name),)) for name in self.part.made}
-        self.within: dict[tuple[str, int], list[tuple[int, Node]]] = {}
-        for name, keys in self.part.targets.items():
-            most = worth.get(scope.same.get(name, name), float("inf"))
-            ways = within(scope, [key for key in keys if key in scope.position], 2 * most)
-            group = _group(self.part, name)
-            partial = {scope.bits[other] for other in group.partial}
-            for level, kind in enumerate(group.kinds, 1):
-                there = [way for way in ways if way.outer <= kind.outer]
-                if kind.partial:  # one of them is read, by a kernel that may hide all else that it does here
-                    there = [
-                        way._replace(reads=way.reads | bit, seconds=0.0)
-                        for way in there
-                        for bit in partial
-                        if way.some or way.reads & bit
-                    ]
-                else:
-                    there = [way for way in there if way.some or not way.reads & sum(partial)]
-                self.within[name, level] = [
-                    (way.marks, Node(way.seconds, (), self.names(way.reads))) for way in best(there)
-                ]
-
-    def names(self, reads: int) -> tuple[str, ...]:
-        """The buffers of a bit set that have to be filled."""
-        scope = self.scope
-        return tuple(
-            name for name, bit in scope.bits.items() if reads & bit & scope.filled and name not in scope.same
-        )
-
-    def where(self, given: Levels, made: Levels) -> Dag:
-        """At these levels of what is given, and of what is made."""
-        pairs = zip(self.part.given, given, self.part.prices, strict=True)
-        classes = {name: [Node(price if level else 0.0)] for name, level, price in pairs}
-        number = self.scope.levels.index(given)
-        for name, each in self.found.items():
-            classes[name] = [
-                Node(column.costs[number], (), reads)
-                for column, reads in zip(each.found, self.reads[name], strict=True)
-                if column.costs[number] < float("inf")
-            ]
-            classes[name] += [self.rest[name]] if name in self.rest else []
-        for name, level in zip(self.part.made, made, strict=True):
-            classes[f"made {name}"] = self._made(name, level, given)
-        return Dag(classes, tuple(f"made {name}" for name in self.part.made))
-
-    def _made(self, name: str, level: int, given: Levels) -> list[Node]:
-        if not level:
-            return [self.made[name]]
-        ways = self.within.get((name, level), [])
-        return [node for marks, node in ways if self.scope.given.allowed(marks, given)]
-
-
-Picked = tuple[int, tuple[tuple[int, int], ...]]
-"""A kernel by numbers: the way to fill its buffer, and (value, option) of its items."""
-
-
-def _agreed(
-    scope: Scope,
-    dag: _Dag,
-    found: Mapping[str, Columns],
-    keys: Sequence[Key],
-    buffers: Sequence[str],
-    meter: Meter,
-) -> tuple[dict[int, Picked], float]:
-    """The kernels with which a part agrees with those before and after: what is given is there and read, and what is made is
-    filled; and what they cost. None, and infinity, where there are none such."""
-    problem, part = scope.problem, scope.part
-    classes: dict[str, Sequence[Node]] = {name: [Node(0.0)] for name in part.given}
-    classes |= {f"made {name}": [Node(0.0, (), (scope.same.get(name, name),))] for name in part.made}
-    ways: dict[str, list[Kernel]] = {}
-    for name, columns_ in found.items():
-        ways[name], nodes = [], list[Node]()
-        for column, needed_ in zip(columns_.found, dag.reads[name], strict=True):
-            kernel = _kernel(scope, name, column)
-            if kernel is not None:
-                ways[name].append(kernel)
-                nodes.append(Node(kernel.seconds, (), needed_))
-        classes[name] = nodes
-    agreed = Dag(classes, tuple(f"made {name}" for name in part.made))
-    answer = solve(agreed, Limits(max(meter.seconds, 0.1)))
-    if answer is None:
-        return {}, float("inf")
-    place = {key: number for number, key in enumerate(keys)}
-    needed = taken(agreed, answer.solution)
-    kernels = {name: ways[name][answer.solution[name]] for name in needed if name in ways}
-    read = {each for kernel in kernels.values() for each in reads(kernel)}
-    chosen: dict[int, Picked] = {}
-    for number, name in enumerate(buffers):
-        filled = scope.same.get(name, name) if name in read and name not in scope.chained else name
-        kernel = kernels.get(filled)
-        # a buffer that is filled as another is has kernels of its own
-        if kernel is not None and (kernel.buffer.cls == name or name not in kernels):
-            roots = [way.root for way in problem.view.buffers[name].ways]
-            picked = tuple((place[key], _option(problem, key, item)) for key, item in kernel.items.items())
-            chosen[number] = roots.index(kernel.way.root), picked
-    return chosen, answer.cost
-
-
-def _kernel(scope: Scope, name: str, column: Column) -> Kernel | None:
-    """A kernel as it is where all that is given is there: it is read. What is made is stored in the buffer that it is made in,
-    and not in one that is as good. None where that cannot be."""
-    problem, part = scope.problem, scope.part
-    items = column.label.items()
-    for key, item in list(items.items()):
-        if item is INSIDE:
-            read = _read(problem, part, key)
-            if read is None:
-                return None
-            items[key] = read
-    return priced(problem, problem.view.buffers[name], column.way, items)
-
-
-def _read(problem: Problem, part: Part, key: Key) -> Item | None:
-    """How a value is read of what is given; None where it is not, in the order in which it is needed."""
-    options = (option.item for option in problem.options[key] if option.item.head == "Read")
-    return next((item for item in options if str(item.payload[0]) in part.given), None)
-
-
-def _option(problem: Problem, key: Key, item: Item) -> int:
-    """Which option of a value it is."""
-    return next(number for number, option in enumerate(problem.options[key]) if option.item == item)

@@ -14,7 +14,7 @@ from tinyc.egraph.graph import Argument, Graph
 from tinyc.ir.cpu_tiles import product
 from tinyc.ir.folds import fold_of
 from tinyc.ir.plan import Contraction, Plan
-from tinyc.ir.region import Axis, Region
+from tinyc.ir.region import Axis, Region, row_axis
 from tinyc.ir.resources import Limits, staged
 from tinyc.ir.schedule import known_choice
 from tinyc.ir.schedule_names import Scope
@@ -82,7 +82,7 @@ def problem_of(region: Region, roles: Contraction | None, limits: Limits) -> Pro
     if roles is not None and roles.m and roles.n and roles.k:
         scope = Scope(Plan("contraction", roles), region)
         return _packed(scope, roles, limits) if limits.arch == "cpu" else _product(scope, roles)
-    last = region.iters[-1] if region.iters else None
+    last = row_axis(region)
     return ("Row", last.size, region.outputs[0].dtype.itemsize) if last and last.size > 1 else None
 
 
@@ -91,8 +91,8 @@ def fold_problem(region: Region, limits: Limits) -> Problem | None:
     fold = fold_of(region) if limits.arch != "cpu" and walk_of(region) is None else None
     if fold is None:
         return None
-    last = region.iters[-1].size if region.iters else 1
-    return ("Fold", last, fold.points, region.outputs[0].dtype.itemsize)
+    last = row_axis(region)
+    return ("Fold", last.size if last else 1, fold.points, region.outputs[0].dtype.itemsize)
 
 
 def block_of(candidate: Candidate, last: int, size: int, along: bool, limits: Limits) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from tinyc.egraph.sexpr import parse
 from tinyc.ir.cpu_tiles import default_tile, product
 from tinyc.ir.folds import fold_of
 from tinyc.ir.plan import Contraction, Extracted, Plan
-from tinyc.ir.region import Region
+from tinyc.ir.region import Region, row_axis
 from tinyc.ir.resources import THREADS, Limits, unit_of
 from tinyc.ir.streams import walk_of
 from tinyc.ir.units import WARP, Unit
@@ -127,7 +127,8 @@ def _smaller(candidate: Candidate, unit: Unit) -> Iterator[Candidate]:
 
 def _loops(region: Region, hardware: Hardware) -> Plan:
     """A block of :data:`~tinyc.ir.resources.THREADS` threads, each with one access."""
-    limits, last = hardware.limits, region.iters[-1].size if region.iters else 1
+    limits, row = hardware.limits, row_axis(region)
+    last = row.size if row else 1
     if (shared := _shared(region, hardware)) is not None:
         return shared
     for width in (8, 4, 2, 1):

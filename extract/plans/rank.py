@@ -14,7 +14,7 @@ from tinyc.ir.cpu_tiles import product
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.folds import fold_of
 from tinyc.ir.plan import Contraction, Plan
-from tinyc.ir.region import Binary, Reduce, Region, Select, Stream, Unary
+from tinyc.ir.region import Binary, Reduce, Region, Select, Stream, Unary, row_axis
 from tinyc.ir.resources import Limits, element_bytes, staged, stored_along
 from tinyc.ir.rows import kept_rows
 from tinyc.ir.schedule import BARRIER_MODELS, Async, Cache, LayoutHints, LocalEdge, Vectorize
@@ -241,12 +241,11 @@ def _loops_on_gpu(candidate: Candidate, region: Region, limits: Limits) -> Plan:
     if candidate.tile[2] > 1:
         return _shared_on_gpu(candidate, region, limits)
     plan = Plan(arch=limits.arch, algo_choice=attention(region))
-    iters = [item for item in region.iters if item.size > 1]
-    if not iters or iters[-1] is not region.iters[-1]:
+    last, points = row_axis(region), candidate.tile[1]
+    if last is None or last.size == 1:
         return plan
-    last, points = iters[-1], candidate.tile[1]
     bind = (
-        *((item.name, "block.x") for item in iters[:-1]),
+        *((item.name, "block.x") for item in region.iters if item.size > 1 and item is not last),
         (f"{last.name}.o", "block.x"),
         (f"{last.name}.i.o", "warp.x"),
         (f"{last.name}.i.i", "lane"),
@@ -271,11 +270,11 @@ def _shared_on_gpu(candidate: Candidate, region: Region, limits: Limits) -> Plan
     plan = Plan(arch=limits.arch, algo_choice=attention(region))
     if fold is None:
         return replace(plan, tile=candidate.tile)
-    last = region.iters[-1] if region.iters else None
+    last = row_axis(region)
     size = region.outputs[0].dtype.itemsize
     points, width = block_of(candidate, last.size if last else 1, size, fold.along, limits)
     threads = points if fold.along else points // width
-    bind = [(item.name, "block.x") for item in region.iters[:-1]]
+    bind = [(item.name, "block.x") for item in region.iters if item is not last]
     if last is not None:
         bind += [(f"{last.name}.o", "block.x")]
     row, summed = _shared_places(fold.along, share)

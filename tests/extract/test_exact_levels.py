@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
-from kernel_examples import ENOUGH, chosen_from
+from kernel_examples import ENOUGH, check_runs, chosen_from
 
 import tinyc
 from tinyc.bench.programs import transformer
-from tinyc.extract.choice import outside
+from tinyc.extract.choice import Key, outside
 from tinyc.extract.exact.cuts import cuts
+from tinyc.extract.exact.exact import assembled
 from tinyc.extract.exact.hosts import Hosts
-from tinyc.extract.exact.inside import Beneath, Kind, combined
+from tinyc.extract.exact.inside import INSIDE, Beneath, Kind, Levels, combined
 from tinyc.extract.exact.mates import regular
 from tinyc.extract.exact.parts import Part, parts
-from tinyc.extract.exact.solved import Meter, Solved, answered
+from tinyc.extract.exact.rounded import Picked, rounded
+from tinyc.extract.exact.solved import Answer, Meter, Solved, answered
 from tinyc.extract.problem import Problem
 
 
@@ -29,10 +32,14 @@ def divided() -> tuple[Problem, list[Part]]:
 
 
 @pytest.fixture(scope="module")
-def solutions(divided: tuple[Problem, list[Part]]) -> list[tuple[Part, Solved]]:
+def answers(divided: tuple[Problem, list[Part]]) -> list[Answer]:
     problem, division = divided
     meter, known = Meter(ENOUGH), dict[tuple[object, ...], Solved | None]()
-    answers = [answered(Hosts(problem), part, known, meter, True) for part in division]
+    return [answered(Hosts(problem), part, known, meter, True) for part in division]
+
+
+@pytest.fixture(scope="module")
+def solutions(answers: list[Answer]) -> list[tuple[Part, Solved]]:
     return [(answer.part, answer.solved) for answer in answers if answer.solved is not None]
 
 
@@ -45,22 +52,27 @@ def test_a_buffer_may_be_missing_in_a_few_ways(divided: tuple[Problem, list[Part
     assert len(found) >= 4
     for each in found:
         assert each.levels == 1 + len(each.kinds)
-        assert {kind.partial for kind in each.kinds} == ({True, False} if each.partial else {False})
-        assert all(kind.deep for kind in each.kinds if not kind.partial)
+        assert {kind.partial for kind in each.kinds} == set(range(len(each.partial) + 1))
+        assert {kind.deep for kind in each.kinds} == {True, False}
+        names = [name for names in each.partial for name in names]
+        assert all(each.partial) and len(names) == len(set(names)) and each.name not in names
+    assert any(len(each.partial) == 2 for each in found)  # as good as it, and sums
     assert combined([1, 2]) == [(0, 0), (0, 1)]
 
 
 def test_less_is_computed_where_partial_sums_are_there(divided: tuple[Problem, list[Part]]) -> None:
     problem, division = divided
 
-    def least(each: Beneath, read: bool) -> float:
+    def least(each: Beneath, read: int) -> float:
         """In loops; a row of a product that is kept may be had at other places for nothing."""
         found = [ways for (partial, how, _), ways in each.once.items() if partial == read and how == "loops"]
         ways = [way for each in found for way in each]
         return min((problem.model.seconds(way.work) for way in ways), default=math.inf)
 
-    pairs = [(least(each, True), least(each, False)) for each in groups(division) if each.partial]
-    assert pairs and all(with_them <= without for with_them, without in pairs)
+    for each in groups(division):
+        costs = [least(each, read) for read in range(len(each.partial) + 1)]
+        assert costs == sorted(costs)
+    pairs = [(least(each, 0), least(each, len(each.partial))) for each in groups(division) if each.partial]
     assert any(with_them < without / 2 for with_them, without in pairs)
 
 
@@ -93,4 +105,66 @@ def test_a_level_says_where_values_are_computed(divided: tuple[Problem, list[Par
         places = {outside(problem.view.free[key[0]]) for key in each.able}
         inner = [kind for kind in each.kinds if not kind.outer]
         assert bool(inner) == (False in places and True in places) or places == {False}
-        assert Kind(False, True, True) in each.kinds or True not in places
+        assert Kind(len(each.partial), True, True) in each.kinds or True not in places
+
+
+def test_what_is_rooted_in_what_is_given_cannot_be_filled_without_it(
+    divided: tuple[Problem, list[Part]],
+) -> None:
+    """Walked upwards from what is there: inputs, and nothing of what is given."""
+    problem, division = divided
+    assert not division[0].rooted and any(part.rooted for part in division)
+    for part in division:
+        filled = {name for name, buffer in problem.view.buffers.items() if buffer.arg is not None}
+        origins = {
+            problem.view.origin(way.root) for name in part.given for way in problem.view.buffers[name].ways
+        }
+        had: set[Key] = set()
+        while True:
+            more = {
+                key
+                for key, options in part.options.items()
+                if problem.view.origin(key[0]) not in origins or not part.given
+                for option in options
+                if option.item is not INSIDE
+                and (option.item.head != "Read" or str(option.item.payload[0]) in filled)
+                and had.issuperset(option.children)
+            }
+            fresh = {
+                name
+                for name in part.buffers
+                if any((way.root, False) in had | more for way in problem.view.buffers[name].ways)
+            }
+            if more <= had and fresh <= filled:
+                break
+            had |= more
+            filled |= fresh
+        assert part.rooted.isdisjoint(filled)
+        assert not part.given or part.rooted.issuperset(name for name in part.made if name in part.buffers)
+
+
+def test_kernels_of_a_bound_are_kernels_of_the_program(
+    divided: tuple[Problem, list[Part]], answers: list[Answer]
+) -> None:
+    """Along any way through the parts: what is computed of what is not filled is computed from what is."""
+    problem, _ = divided
+    choose, some, paths = random.Random(5), 0, 0
+    for _ in range(40):
+        picked: list[Picked] = []
+        before: Levels = ()
+        for answer in answers:
+            assert answer.solved is not None
+            ends = [end for start, end in answer.solved.taken if start == before]
+            after = choose.choice([min(ends), choose.choice(ends)]) if ends else before
+            more = answer.solved.picked(problem, answer.keys, answer.buffers, (before, after))
+            if more is None:
+                break
+            picked, before = [*picked, *more], after
+        else:
+            paths += 1
+            kernels = rounded(problem, picked)
+            choice = assembled(problem, kernels) if kernels else None
+            if choice is not None:
+                some += 1
+                check_runs(problem, choice)
+    assert paths >= 20 and some >= 3

@@ -6,7 +6,7 @@ from typing import Any
 
 from .cpu_tiles import blocks, product
 from .diagnostics import TinycError
-from .region import Region
+from .region import Region, row_axis
 from .resources import (
     Limits,
     Resources,
@@ -84,12 +84,13 @@ def check_gpu(claim: Claim) -> Resources:
 
 def _tails(claim: Claim) -> None:
     """Where tiles hang over, the Plan must say that they are cut off."""
-    plan, scope, iters = claim.plan, claim.scope, claim.region.iters
+    plan, scope = claim.plan, claim.scope
     if plan.tile is None:
         return
     names = [name for name in "mnk" if scope.contraction and scope.contraction.groups()[name]]
     if plan.algo == "loops":
-        names = [iters[-1].name] if iters else []
+        row = row_axis(claim.region)
+        names = [row.name] if row else []
     cut = {scope.role(part) or part.split(".")[0] for part in plan.predicate_tail}
     for name in names:
         size, extent = scope.tile(name), scope.extent(name)

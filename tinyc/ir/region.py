@@ -215,6 +215,13 @@ def operands(value: Value) -> tuple[str, ...]:
             return ()
 
 
+def row_axis(region: Region) -> Axis | None:
+    """The axis along which loops fill the output: the last of ``iters`` that has several points; the last of all where none has,
+    None where there is none."""
+    wide = [item for item in region.iters if item.size > 1] or list(region.iters)
+    return wide[-1] if wide else None
+
+
 def free_axes(region: Region) -> dict[str, frozenset[str]]:
     """For each let, the axes its value depends on (bound ones removed)."""
     free: dict[str, frozenset[str]] = {}

@@ -201,8 +201,10 @@ def run_along(index: tuple[Affine, ...], ref: MemRef) -> str | None:
 
 def stored_along(region: Region, ref: MemRef) -> str:
     """The iter along which an output is contiguous."""
-    back = 2 if ref.layout.kind == "col_major" and len(region.iters) > 1 else 1
-    return region.iters[-back].name
+    order = list(region.iters)
+    if ref.layout.kind == "col_major" and len(order) > 1:
+        order[-2:] = reversed(order[-2:])
+    return next((item for item in reversed(order) if item.size > 1), order[-1]).name
 
 
 def grid(plan: Plan, scope: Scope | None) -> tuple[int, int, int]:

@@ -26,6 +26,7 @@ from .region import (
     Unary,
     free_axes,
     operands,
+    row_axis,
 )
 from .roles import contraction_of
 from .schedule import Contraction, Plan
@@ -97,8 +98,8 @@ class Scope:
         if self.plan.tile is None:
             return None
         if self.plan.algo == "loops":
-            last = self.region.iters[-1].name if self.region.iters else None
-            return self.plan.tile[1] if part.split(".")[0] == last else None
+            last = row_axis(self.region)
+            return self.plan.tile[1] if last is not None and part.split(".")[0] == last.name else None
         role = self.role(part)
         return dict(zip("mnk", self.plan.tile, strict=True)).get(role or "")
 

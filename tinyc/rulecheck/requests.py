@@ -141,14 +141,17 @@ def problem(world: World, term: Term) -> bool:
             found = [each for row in told for each in made(world, *row)]
         case "Row":
             fills = [each for each in world.built if each.head == "Fill" and each.args[1]]
-            found = [(each.args[1][-1], DType(each.args[0]).itemsize) for each in fills]
+            found = [(_row(each.args[1]), DType(each.args[0]).itemsize) for each in fills]
         case _:
             fills = [each for each in world.built if each.head == "Fill"]
             sums = [c for (c,) in world.context.noted("summed")]
-            found = [
-                ((each.args[1] or (1,))[-1], c, DType(each.args[0]).itemsize) for each in fills for c in sums
-            ]
+            found = [(_row(each.args[1]), c, DType(each.args[0]).itemsize) for each in fills for c in sums]
     return not world.context.complete or term.args in found or (term,) in world.context.noted("problem")
+
+
+def _row(shape: tuple[int, ...]) -> int:
+    """The points along the last axis that has several; 1 where none has."""
+    return next((size for size in reversed(shape) if size > 1), 1)
 
 
 def summed_points(world: World, count: int) -> bool:

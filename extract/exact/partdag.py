@@ -1,0 +1,101 @@
+"""One part of a program as DAG extractions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from .columns import Columns
+from .dag import Dag, Node, Solution, taken
+from .inside import Beneath, Kind, Levels
+from .parts import Part
+from .scope import Scope
+from .within import Unfilled, within
+
+
+class PartDag:
+    """A part as DAG extractions: a class for each buffer, with a node for each kernel. Kernels that were not looked for are
+    one node, at the least that any of them costs, which reads what all of them must. What is made and not filled is had within
+    a kernel of a later part, which takes longer by that."""
+
+    def __init__(self, scope: Scope, found: Mapping[str, Columns], worth: Mapping[str, float]) -> None:
+        self.scope, self.part, self.found = scope, scope.part, found
+        self.reads = {
+            name: [self.names(column.reads) for column in each.found] for name, each in found.items()
+        }
+        self.rest: dict[str, Node] = {}
+        for name, each in found.items():
+            if each.rest is not None:
+                roots = [(way.root, False) for way in scope.problem.view.buffers[name].ways]
+                self.rest[name] = Node(each.rest, (), self.names(scope.must(roots) & ~scope.bits[name]))
+        self.made = {name: Node(0.0, (), (scope.same.get(name, name),)) for name in self.part.made}
+        self._nodes: dict[tuple[float, ...], tuple[int, Mapping[str, Sequence[Node]]]] = {}
+        self.unfilled: dict[str, Unfilled] = {}
+        for name, keys in self.part.targets.items():
+            most = worth.get(scope.same.get(name, name), float("inf"))
+            ways = within(scope, [key for key in keys if key in scope.position], 2 * most)
+            self.unfilled[name] = Unfilled(scope, group_of(self.part, name), ways)
+
+    def names(self, reads: int) -> tuple[str, ...]:
+        """The buffers of a bit set that have to be filled."""
+        scope = self.scope
+        return tuple(
+            name for name, bit in scope.bits.items() if reads & bit & scope.filled and name not in scope.same
+        )
+
+    def where(self, given: Levels, made: Levels) -> tuple[Hashable, Dag]:
+        """At these levels of what is given, and of what is made. The first is the same for those that are."""
+        pairs = zip(self.part.given, given, self.part.prices, strict=True)
+        ends: dict[str, Sequence[Node]] = {
+            name: (Node(price if level else 0.0),) for name, level, price in pairs
+        }
+        for name, level in zip(self.part.made, made, strict=True):
+            ends[f"made {name}"] = tuple(self._made(name, level, given))
+        number, filled = self._filled(given)
+        dag = Dag({**ends, **filled}, tuple(f"made {name}" for name in self.part.made))
+        return (number, *ends.values()), dag
+
+    def _filled(self, given: Levels) -> tuple[int, Mapping[str, Sequence[Node]]]:
+        """The kernels that fill each buffer at these levels of what is given, numbered: those at other levels are the same often."""
+        level = self.scope.levels.index(given)
+        costs = tuple(column.costs[level] for each in self.found.values() for column in each.found)
+        if costs not in self._nodes:
+            nodes: dict[str, Sequence[Node]] = {}
+            for name, each in self.found.items():
+                nodes[name] = [
+                    *(
+                        Node(cost, (), self.reads[name][column])
+                        for column, cost in self.possible(name, given)
+                    ),
+                    *([self.rest[name]] if each.rest is not None else ()),
+                ]
+            self._nodes[costs] = len(self._nodes), nodes
+        return self._nodes[costs]
+
+    def possible(self, name: str, given: Levels) -> list[tuple[int, float]]:
+        """The columns of a buffer that there may be at these levels, by number, with what each costs."""
+        level = self.scope.levels.index(given)
+        costs = enumerate(column.costs[level] for column in self.found[name].found)
+        return [(number, seconds) for number, seconds in costs if seconds < float("inf")]
+
+    def taken(self, dag: Dag, given: Levels, solution: Solution) -> list[tuple[str, int]] | None:
+        """The buffers that are filled in a solution, each with the number of its column; None where one has a kernel that was not
+        looked for."""
+        found: list[tuple[str, int]] = []
+        for name in taken(dag, solution):
+            if name in self.found:
+                possible = self.possible(name, given)
+                if solution[name] >= len(possible):
+                    return None
+                found.append((name, possible[solution[name]][0]))
+        return found
+
+    def _made(self, name: str, level: int, given: Levels) -> list[Node]:
+        if not level:
+            return [self.made[name]]
+        ways = self.unfilled[name].at(level, given) if name in self.unfilled else []
+        return [Node(way.seconds, (), self.names(way.reads)) for way in ways]
+
+
+def group_of(part: Part, name: str) -> Beneath:
+    """How later parts may do without a buffer that is made."""
+    return part.groups.get(name, Beneath(name, kinds=(Kind(0, True, True), Kind(0, True, False))))
