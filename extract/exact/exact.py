@@ -36,7 +36,7 @@ SMALL = 300
 APART = 1_000
 """Options of a program whose chains are taken apart, where they leave a gap."""
 
-CLOSE = 0.05
+CLOSE = 0.03
 """A gap of a program in parts with which the search is content."""
 
 LARGE = 500
