@@ -15,6 +15,7 @@ from types import MappingProxyType
 from .bindings import Bindings
 from .context import IllFormed, Leaf, Reject
 from .generate import DRAWS, GENERATORS, built, satisfying, shape_of_number
+from .machines import less
 from .order import next_of
 from .parse import Lit, Schema, Var
 from .predicates import VALUES, holds, value_of
@@ -34,7 +35,8 @@ class Attempt(Scope, Bindings):
     """One try. ``number`` counts from 0 and sets how large things are: the first tries are small. ``loose``: whether facts
     may be looser than they need to be, such as a bound that no value reaches. ``opaque``: whether indices and atoms that the
     rule leaves open are opaque too, any integers within assumed bounds. ``lenient``: whether it leaves policies out.
-    ``fixed``: numbers and words that are not chosen; ``free``: all those that nothing else gives."""
+    ``fixed``: numbers and words that are not chosen; ``free``: all those that nothing else gives; ``limits``: what the machine
+    has less of than others."""
 
     def __init__(
         self,
@@ -66,6 +68,9 @@ class Attempt(Scope, Bindings):
         self.world.context.lenient = lenient
         self.world.context.machine = case.machine or ("sm80", "sm90", "cpu")[number % 3]
         self.fixed, self.free = fixed, dict[str, Value]()
+        told = less(self.world.context.machine, random.Random(f"{seed} {number} limits"))
+        self.limits = {name: int(fixed.get(f"limit {name}", size)) for name, size in told.items()}
+        self.world.context.limits.update(self.limits)
         self.later: list[tuple[Value, Value]] = []
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.types: Types

@@ -10,10 +10,9 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tinyc.egraph.encode import machine_limits
 from tinyc.ir.dtypes import DType
-from tinyc.ir.resources import LIMITS
 
+from .machines import limits_of
 from .schedules import points_of, rows_of, unit_of
 from .term import Term, Value
 
@@ -44,7 +43,7 @@ def _sides(world: World, problem: Term) -> Iterator[tuple[int, int, int]]:
         n, size = problem.args
         if size <= 0:
             return
-        width = min(n & -n, machine_limits(LIMITS[world.context.machine])["access"] // size)
+        width = min(n & -n, limits_of(world.context)["access"] // size)
         for (lanes,) in rows_of(world, "warp-threads"):
             for (threads,) in rows_of(world, "block-threads"):
                 yield threads * width, max(n, lanes * width), lanes * width
@@ -65,15 +64,17 @@ def tile(world: World, problem: Term, bm: int, bn: int, bk: int) -> bool:
 
 
 def asked_fit(world: World, part: int, whole: int) -> bool:
-    """Rows or columns of a warp's part, and those of a tile."""
+    """Rows of a warp's part, or as many of its columns as one instruction has, and those of a tile."""
     if min(part, whole) <= 0:
         return False
     pairs = [
         (one, other)
         for problem, bm, bn, _ in world.context.noted("tile")
-        for kind, rows, columns in rows_of(world, "warp-shape", unit_of(world, *problem.args[5:7]))
+        for unit in (unit_of(world, *problem.args[5:7]),)
+        for kind, rows, columns in rows_of(world, "warp-shape", unit)
+        for _, _, _, widest, *_ in rows_of(world, "compute-unit", unit)
         if kind == problem.args[0]
-        for one, other in ((rows, bm), (columns, bn))
+        for one, other in ((rows, bm), (min(columns, widest), bn))
     ]
     return not world.context.complete or (part, whole) in pairs
 
