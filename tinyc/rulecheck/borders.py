@@ -13,9 +13,9 @@ from .parse import Lit
 from .world import World
 
 NUMBERS = 2
-"""Of an instance that are taken to the borders of the guards."""
+"""Of an instance that are taken to the borders of the guards: limits of the machine first."""
 
-EFFORT = 90_000
+EFFORT = 180_000
 """Steps of all instances at borders."""
 
 STEPS = (1, 2, 8, 16, 64)
@@ -69,9 +69,9 @@ class Borders:
         numbers = [
             name for name, value in attempt.free.items() if isinstance(value, int) and _moves(attempt, name)
         ]
-        chosen = attempt.rng.sample(numbers, min(NUMBERS, len(numbers)))
+        chosen = [*limits, *attempt.rng.sample(numbers, min(NUMBERS, len(numbers)))][:NUMBERS]
         start = {**attempt.free, **limits}
-        for name, way in (*((each, -1) for each in limits), *((each, way) for each in chosen for way in (1, -1))):
+        for name, way in ((each, way) for each in chosen for way in ((-1,) if each in limits else (1, -1))):
 
             def run(number: int, name: str = name) -> World:
                 self.effort -= len(attempt.case.steps)

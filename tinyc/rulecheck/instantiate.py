@@ -91,12 +91,12 @@ class Attempt(Scope, Bindings):
     # ---- the loop ----
 
     def _solve(self) -> None:
-        pending = list(self.case.steps)
+        pending: list[tuple[Step, frozenset[str]]] = [(step, frozenset()) for step in self.case.steps]
         names = [name for name in self.case.sorts if name not in self.env]
         while True:
             moved = True
             while moved:
-                rest = [step for step in pending if not self._taken(step)]
+                rest = self._left(pending)
                 moved = len(rest) < len(pending) or self._tied()
                 pending = rest
             names = [name for name in names if name not in self.env]
@@ -107,11 +107,22 @@ class Attempt(Scope, Bindings):
             if name in self.fixed:
                 self.env[name] = self.fixed[name]
             else:
-                self.env[name] = self._guided(name, pending) if sort == "i64" else self._generated(name)
+                self.env[name] = self._guided(name, [step for step, _ in pending]) if sort == "i64" else self._generated(name)
             if sort in ("i64", "String"):
                 self.free[name] = self.env[name]
         if pending:
             raise Reject
+
+    def _left(self, pending: list[tuple[Step, frozenset[str]]]) -> list[tuple[Step, frozenset[str]]]:
+        """The steps that are not done with, each with the variables of which it waits for one."""
+        rest = []
+        for step, waits in pending:
+            if waits and self.env.keys().isdisjoint(waits):
+                rest.append((step, waits))
+            elif not self._taken(step):
+                unknown = (arg.name for arg in (*step.args, step.out) if isinstance(arg, Var))
+                rest.append((step, frozenset(name for name in unknown if name not in self.env)))
+        return rest
 
     def _tied(self) -> bool:
         """Makes the operand of a reduction the tensor of the elements that the rule says it has."""
