@@ -52,8 +52,9 @@ class Attempt(Scope, Bindings):
         self.schema, self.case, self.number = schema, case, number
         # problems count points and hold no values, so their axes may be long
         counted = any(
-            step.kind == "predicate" and step.args[0] in (Lit("points"), Lit("run")) for step in case.steps
+            step.kind == "predicate" and step.args[0] in (Lit("points"), Lit("run"), Lit("product"), Lit("tiles")) for step in case.steps
         )
+        self.counted = counted
         level = 0 if number < 12 else 1 if number < 40 else 2
         world = World(schema, f"{seed} {number}")
         rng = random.Random(f"{seed} {number}")
@@ -306,7 +307,7 @@ class Attempt(Scope, Bindings):
             return
         value = known(world.facts, name, args)
         if name in ("fusible", "buffer-taps"):
-            options = (1, 0) if name == "fusible" else (value, 0)
+            options = (1, 0, -1) if name == "fusible" else (value, 0)
             value = world.context.assumed.setdefault((name, args), self.rng.choice(options))
         elif self.loose and self.rng.random() < 0.4:
             other = self._looser(name, args, value)

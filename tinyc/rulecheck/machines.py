@@ -11,7 +11,7 @@ from tinyc.ir.resources import LIMITS
 
 from .context import Context
 
-SCARCE = ("smem", "threads", "registers", "registers-per-sm")
+SCARCE = ("smem", "threads", "registers", "registers-per-sm", "multiprocessors")
 """What there may be less of."""
 
 
