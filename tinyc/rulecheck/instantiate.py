@@ -52,7 +52,9 @@ class Attempt(Scope, Bindings):
         self.schema, self.case, self.number = schema, case, number
         # problems count points and hold no values, so their axes may be long
         counted = any(
-            step.kind == "predicate" and step.args[0] in (Lit("points"), Lit("run"), Lit("product"), Lit("tiles")) for step in case.steps
+            step.kind == "predicate"
+            and step.args[0] in (Lit("points"), Lit("run"), Lit("product"), Lit("tiles"))
+            for step in case.steps
         )
         self.counted = counted
         level = 0 if number < 12 else 1 if number < 40 else 2
@@ -108,7 +110,11 @@ class Attempt(Scope, Bindings):
             if name in self.fixed:
                 self.env[name] = self.fixed[name]
             else:
-                self.env[name] = self._guided(name, [step for step, _ in pending]) if sort == "i64" else self._generated(name)
+                self.env[name] = (
+                    self._guided(name, [step for step, _ in pending])
+                    if sort == "i64"
+                    else self._generated(name)
+                )
             if sort in ("i64", "String"):
                 self.free[name] = self.env[name]
         if pending:

@@ -214,7 +214,9 @@ def filling(world: World, r: Term) -> bool:
     """It has an element at a kernel's own axes, and so may fill a buffer."""
     world.context.note("filling", (r,))
     elements = [each for each in world.built if each.head == "At" and each.args[0] == r]
-    found = any(max((each.args[0] for each in world.facts.axes_of(at.args[1])), default=-1) < LEVEL for at in elements)
+    found = any(
+        max((each.args[0] for each in world.facts.axes_of(at.args[1])), default=-1) < LEVEL for at in elements
+    )
     return not world.context.complete or found or (r,) in world.context.noted("filling")
 
 
