@@ -15,7 +15,7 @@ from .world import World
 NUMBERS = 2
 """Of an instance that are taken to the borders of the guards: limits of the machine first."""
 
-EFFORT = 180_000
+EFFORT = 90_000
 """Steps of all instances at borders."""
 
 STEPS = (1, 2, 8, 16, 64)
