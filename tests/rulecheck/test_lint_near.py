@@ -66,7 +66,7 @@ def test_what_is_next_to_a_fault_is_none(kind: str, tmp_path: Path) -> None:
 SHORT = {"shape", "dtype", "free", "low", "high", "phase"}
 """Facts of the documentation, and what a rule file is made of."""
 TECHNICAL = {"accumulator", "arithmetic", "comparison", "computed", "contracts", "fusible", "loadable"}
-TECHNICAL |= {"multiprocessors", "regroups", "solid", "widening"}
+TECHNICAL |= {"regroups", "solid", "widening"}
 """No one calls a value so."""
 
 

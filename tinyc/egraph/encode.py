@@ -55,6 +55,7 @@ def machine_limits(machine: Limits) -> dict[str, int]:
         "threads": machine.threads,
         "registers": machine.registers,
         "registers-per-sm": machine.registers_per_sm,
+        "multiprocessors": machine.multiprocessors,
         "access": machine.access_bytes,
         "lanes": machine.lanes,
         "rows": machine.rows,

@@ -22,7 +22,7 @@ class Limits:
     """What one kernel may use on a machine.
 
     GPUs: ``smem_bytes`` and ``threads`` of one block, ``registers`` of one thread, ``registers_per_sm``,
-    ``smem_per_sm``, ``warps_per_sm`` and ``blocks_per_sm`` of one multiprocessor, ``grid`` blocks along x, y and z.
+    ``smem_per_sm``, ``warps_per_sm`` and ``blocks_per_sm`` of one of ``multiprocessors``, ``grid`` blocks along x, y and z.
     Every machine: ``access_bytes`` of one memory access. The CPU: ``lanes`` of 32 bits in a vector register, ``rows``
     of its register tile, ``scratch_bytes`` of one thread, ``cache_bytes`` of a core's second-level cache.
     """
@@ -32,6 +32,7 @@ class Limits:
     threads: int = 1024
     registers: int = 255
     registers_per_sm: int = 65536
+    multiprocessors: int = 0
     smem_per_sm: int = 0
     warps_per_sm: int = 64
     blocks_per_sm: int = 32
@@ -54,8 +55,8 @@ CPU = Limits("cpu", access_bytes=64)
 LIMITS: Mapping[str, Limits] = MappingProxyType(
     {
         "cpu": CPU,
-        "sm80": Limits("sm80", smem_bytes=163 << 10, smem_per_sm=164 << 10),
-        "sm90": Limits("sm90", smem_bytes=227 << 10, smem_per_sm=228 << 10),
+        "sm80": Limits("sm80", multiprocessors=108, smem_bytes=163 << 10, smem_per_sm=164 << 10),
+        "sm90": Limits("sm90", multiprocessors=132, smem_bytes=227 << 10, smem_per_sm=228 << 10),
     }
 )
 """By target. GPUs: the shared memory of one block and of one multiprocessor, as NVIDIA's tuning guides give it."""

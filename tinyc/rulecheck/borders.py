@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 
 from .context import Reject
 from .instantiate import Attempt
+from .parse import Lit
 from .world import World
 
 NUMBERS = 2
-"""Of an instance that are taken to the borders of the guards."""
+"""Of an instance that are taken to the borders of the guards: limits of the machine first."""
 
 EFFORT = 90_000
 """Steps of all instances at borders."""
@@ -57,25 +58,33 @@ def last(run: Callable[[int], World], start: int, way: int) -> World | None:
 
 
 class Borders:
-    """The last instances when one number of an instance goes up or down. ``effort``: steps that may still be taken."""
+    """The last instances when a limit of the machine goes down, or one number of an instance up or down. ``effort``: steps that
+    may still be taken."""
 
     def __init__(self) -> None:
         self.effort = EFFORT
 
     def of(self, make: Callable[..., Attempt], attempt: Attempt) -> Iterator[World]:
+        limits = {f"limit {name}": size for name, size in attempt.limits.items() if _asks(attempt, name)}
         numbers = [
             name for name, value in attempt.free.items() if isinstance(value, int) and _moves(attempt, name)
         ]
-        for name in attempt.rng.sample(numbers, min(NUMBERS, len(numbers))):
+        chosen = [*limits, *attempt.rng.sample(numbers, min(NUMBERS, len(numbers)))][:NUMBERS]
+        start = {**attempt.free, **limits}
+        for name, way in ((each, way) for each in chosen for way in ((-1,) if each in limits else (1, -1))):
 
             def run(number: int, name: str = name) -> World:
                 self.effort -= len(attempt.case.steps)
-                return make(fixed={**attempt.free, name: number}).run()
+                return make(fixed={**start, name: number}).run()
 
-            for way in (1, -1):
-                found = last(run, attempt.free[name], way) if self.effort > 0 else None
-                if found is not None:
-                    yield found
+            found = last(run, start[name], way) if self.effort > 0 else None
+            if found is not None:
+                yield found
+
+
+def _asks(attempt: Attempt, limit: str) -> bool:
+    """Whether a rule asks for a limit of the machine."""
+    return any(step.args[:2] == (Lit("limit"), Lit(limit)) for step in attempt.case.steps)
 
 
 def _moves(attempt: Attempt, name: str) -> bool:

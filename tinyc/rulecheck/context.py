@@ -50,13 +50,14 @@ class Context:
     """One instance: its leaves, the buffers that inputs are, outputs and parameters of the program, and assumptions.
     ``rows``: of tables, that it speaks of. ``lenient``: whether what it asks for need not keep to the policy of its words.
 
-    ``machine``: what is compiled for. ``depth``: how deep reductions nest at most, if the instance says. ``assumed``: values of facts that were chosen looser than :class:`Facts` would have them.
+    ``machine``: what is compiled for. ``limits``: what it has less of than the table says. ``depth``: how deep reductions nest at most, if the instance says. ``assumed``: values of facts that were chosen looser than :class:`Facts` would have them.
     """
 
     leaves: dict[Term, Leaf] = field(default_factory=dict)
     assumed: dict[tuple[str, tuple[Value, ...]], Value] = field(default_factory=dict)
     outputs: dict[int, Term] = field(default_factory=dict)
     machine: str = "sm80"
+    limits: dict[str, int] = field(default_factory=dict)
     depth: int | None = None
     loose: bool = False
     lenient: bool = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinyc.ir.dtypes import DType, to_bits
 
-from .context import Leaf, Reject
+from .context import LEVEL, Leaf, Reject
 from .numbers import Uses, bits_for, integer
 from .parse import Lit, Var
 from .predicates import CHOICES
@@ -28,6 +28,8 @@ SHAPES: tuple[tuple[int, ...], ...] = tuple(
 
 LARGER = ((2, 3, 5), (1, 2, 3, 2), (5,), (4, 3), (2, 1, 1, 3), (6, 2), (2, 2, 2, 2), (1, 5), (3, 1, 4))
 
+LONG = (1, 2, 3, 4, 8, 16, 64, 100, 1024, 65536)
+"""Extents of what is only counted."""
 
 DRAWS = 12
 """Numbers that are drawn for one that guards do not exclude."""
@@ -97,6 +99,8 @@ def shape_of_number(attempt: Attempt) -> tuple[int, ...]:
         if attempt.rng.random() < 0.5:
             attempt.rng.shuffle(shape)
         return tuple(shape)
+    if attempt.counted and attempt.rng.random() < 0.5:
+        return tuple(attempt.rng.choice(LONG) for _ in range(attempt.rng.randint(1, 3)))
     if attempt.level == 2 and attempt.rng.random() < 0.2:
         return attempt.rng.choice(LARGER)
     return SHAPES[number % len(SHAPES)]
@@ -238,6 +242,7 @@ def _plain_indices(attempt: Attempt, shape: tuple[int, ...]) -> tuple[Term, ...]
     """Each place an axis of its own: the most general index."""
     found = []
     taken: set[Term] = set()
+    first = attempt.rng.choice((0, 0, LEVEL)) if attempt.counted else 0
     for size in shape:
         options = [each for each in attempt.pool if each.args[1] == size and each not in taken]
         if size == 1:
@@ -247,7 +252,7 @@ def _plain_indices(attempt: Attempt, shape: tuple[int, ...]) -> tuple[Term, ...]
             chosen = options[0]
         else:
             used = {each.args[0] for each in (*attempt.pool, *taken)}
-            chosen = axis(next(each for each in itertools.count() if each not in used), size)
+            chosen = axis(next(each for each in itertools.count(first) if each not in used), size)
             if len(attempt.pool) < 6:
                 attempt.pool.append(chosen)
         taken.add(chosen)

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from .bindings import Bindings
 from .context import IllFormed, Leaf, Reject
 from .generate import DRAWS, GENERATORS, built, satisfying, shape_of_number
+from .machines import less
 from .order import next_of
 from .parse import Lit, Schema, Var
 from .predicates import VALUES, holds, value_of
@@ -34,7 +35,8 @@ class Attempt(Scope, Bindings):
     """One try. ``number`` counts from 0 and sets how large things are: the first tries are small. ``loose``: whether facts
     may be looser than they need to be, such as a bound that no value reaches. ``opaque``: whether indices and atoms that the
     rule leaves open are opaque too, any integers within assumed bounds. ``lenient``: whether it leaves policies out.
-    ``fixed``: numbers and words that are not chosen; ``free``: all those that nothing else gives."""
+    ``fixed``: numbers and words that are not chosen; ``free``: all those that nothing else gives; ``limits``: what the machine
+    has less of than others."""
 
     def __init__(
         self,
@@ -50,8 +52,11 @@ class Attempt(Scope, Bindings):
         self.schema, self.case, self.number = schema, case, number
         # problems count points and hold no values, so their axes may be long
         counted = any(
-            step.kind == "predicate" and step.args[0] in (Lit("points"), Lit("run")) for step in case.steps
+            step.kind == "predicate"
+            and step.args[0] in (Lit("points"), Lit("run"), Lit("product"), Lit("tiles"))
+            for step in case.steps
         )
+        self.counted = counted
         level = 0 if number < 12 else 1 if number < 40 else 2
         world = World(schema, f"{seed} {number}")
         rng = random.Random(f"{seed} {number}")
@@ -66,6 +71,9 @@ class Attempt(Scope, Bindings):
         self.world.context.lenient = lenient
         self.world.context.machine = case.machine or ("sm80", "sm90", "cpu")[number % 3]
         self.fixed, self.free = fixed, dict[str, Value]()
+        told = less(self.world.context.machine, random.Random(f"{seed} {number} limits"))
+        self.limits = {name: int(fixed.get(f"limit {name}", size)) for name, size in told.items()}
+        self.world.context.limits.update(self.limits)
         self.later: list[tuple[Value, Value]] = []
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.types: Types
@@ -86,12 +94,12 @@ class Attempt(Scope, Bindings):
     # ---- the loop ----
 
     def _solve(self) -> None:
-        pending = list(self.case.steps)
+        pending: list[tuple[Step, frozenset[str]]] = [(step, frozenset()) for step in self.case.steps]
         names = [name for name in self.case.sorts if name not in self.env]
         while True:
             moved = True
             while moved:
-                rest = [step for step in pending if not self._taken(step)]
+                rest = self._left(pending)
                 moved = len(rest) < len(pending) or self._tied()
                 pending = rest
             names = [name for name in names if name not in self.env]
@@ -102,11 +110,26 @@ class Attempt(Scope, Bindings):
             if name in self.fixed:
                 self.env[name] = self.fixed[name]
             else:
-                self.env[name] = self._guided(name, pending) if sort == "i64" else self._generated(name)
+                self.env[name] = (
+                    self._guided(name, [step for step, _ in pending])
+                    if sort == "i64"
+                    else self._generated(name)
+                )
             if sort in ("i64", "String"):
                 self.free[name] = self.env[name]
         if pending:
             raise Reject
+
+    def _left(self, pending: list[tuple[Step, frozenset[str]]]) -> list[tuple[Step, frozenset[str]]]:
+        """The steps that are not done with, each with the variables of which it waits for one."""
+        rest = []
+        for step, waits in pending:
+            if waits and self.env.keys().isdisjoint(waits):
+                rest.append((step, waits))
+            elif not self._taken(step):
+                unknown = (arg.name for arg in (*step.args, step.out) if isinstance(arg, Var))
+                rest.append((step, frozenset(name for name in unknown if name not in self.env)))
+        return rest
 
     def _tied(self) -> bool:
         """Makes the operand of a reduction the tensor of the elements that the rule says it has."""
@@ -290,7 +313,7 @@ class Attempt(Scope, Bindings):
             return
         value = known(world.facts, name, args)
         if name in ("fusible", "buffer-taps"):
-            options = (1, 0) if name == "fusible" else (value, 0)
+            options = (1, 0, -1) if name == "fusible" else (value, 0)
             value = world.context.assumed.setdefault((name, args), self.rng.choice(options))
         elif self.loose and self.rng.random() < 0.4:
             other = self._looser(name, args, value)

@@ -168,7 +168,7 @@ _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
     ("Out", 0): _choice(0, 1),
     **{("Product", k): _choice(1, 3, 17, 64, 100, 128, 512, 1000, 4096, 4096) for k in (1, 2, 3, 7)},
     ("Product", 4): _choice(1, 17, 64, 100, 128, 200, 256, 300, 512, 1000, 4096),
-    ("Product", 5): _choice(0, 1, 1, 2, 4), ("Product", 6): _choice(0, 1, 1, 2, 4),
+    ("Product", 5): _choice(0, 1, 1, 2, 2, 4), ("Product", 6): _choice(0, 1, 1, 2, 2, 4),
     ("Packed", 0): _choice(1, 1, 1, 2, 3, 7, 64),
     ("Packed", 3): _choice(1, 7, 64, 512, 4096, 20000, 100000, 1000000),
     **{("Packed", k): _about(1, 4, 16, 24, 32, 64, 96, 100, 144, 192, 240, 256, 512, 1000, 1024, 4096) for k in (1, 2)},

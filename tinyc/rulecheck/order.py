@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .generate import PREREQUISITES
@@ -32,7 +32,7 @@ class Place:
     after: int
 
 
-def next_of(schema: Schema, case: Case, names: Sequence[str], bound: Container[str]) -> str:
+def next_of(schema: Schema, case: Case, names: Sequence[str], bound: Mapping[str, object]) -> str:
     """What nothing else gives, whose neighbours are there, containers before numbers."""
     if not case.memo:
         case.memo.update({name: _place(schema, case, name) for name in case.sorts})
@@ -40,7 +40,7 @@ def next_of(schema: Schema, case: Case, names: Sequence[str], bound: Container[s
 
     def rank(name: str) -> tuple[tuple[int, ...], bool, int]:
         place = places[name]
-        return place.before, all(each in bound for each in place.needs), place.after
+        return place.before, bound.keys() >= place.needs, place.after
 
     return max(names, key=rank)
 

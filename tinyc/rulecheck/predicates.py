@@ -7,21 +7,22 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from tinyc.egraph.encode import machine_limits
 from tinyc.ir.dtypes import DType
-from tinyc.ir.resources import LIMITS
 from tinyc.ir.tiny import BINARY, COMPARE
 
 from .bits import Bits, specials
 from .buffers import buffer, source, windows, worth
 from .context import DTYPES, LEVEL
 from .domains import Tokens
+from .machines import limits_of
 from .primitives import Fails
 from .requests import (
     asked_core,
     asked_cut,
     asked_fit,
+    asked_parts,
     contracted,
+    filling,
     operand,
     problem,
     summed_points,
@@ -192,6 +193,8 @@ PREDICATES: Mapping[str, Callable[..., bool]] = {
     "contraction": contraction,
     "problem": problem,
     "tiles": tiles,
+    "filling": filling,
+    "asked-parts": asked_parts,
     "pack": pack,
     "starved": hungry,
     "final": final,
@@ -232,7 +235,7 @@ VALUES: Mapping[str, Callable[..., Value]] = {
     "cut": cut,
     "fit": fit,
     "core": core_of,
-    "limit": lambda world, name: machine_limits(LIMITS[world.context.machine]).get(name),
+    "limit": lambda world, name: limits_of(world.context).get(name),
     "itemsize": lambda world, d: DType(d).itemsize if d in DTYPES else None,
 }
 """``(holds "name" x … v)``: v is this value of the others; where there is a predicate as well, one of those that it allows."""

@@ -7,13 +7,14 @@ While an instance is made, its requests are noted (:meth:`Context.note`); what a
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tinyc.egraph.encode import machine_limits
 from tinyc.ir.dtypes import DType
-from tinyc.ir.resources import LIMITS
 
+from .context import LEVEL
+from .machines import limits_of
 from .schedules import points_of, rows_of, unit_of
 from .term import Term, Value
 
@@ -44,7 +45,7 @@ def _sides(world: World, problem: Term) -> Iterator[tuple[int, int, int]]:
         n, size = problem.args
         if size <= 0:
             return
-        width = min(n & -n, machine_limits(LIMITS[world.context.machine])["access"] // size)
+        width = min(n & -n, limits_of(world.context)["access"] // size)
         for (lanes,) in rows_of(world, "warp-threads"):
             for (threads,) in rows_of(world, "block-threads"):
                 yield threads * width, max(n, lanes * width), lanes * width
@@ -65,15 +66,17 @@ def tile(world: World, problem: Term, bm: int, bn: int, bk: int) -> bool:
 
 
 def asked_fit(world: World, part: int, whole: int) -> bool:
-    """Rows or columns of a warp's part, and those of a tile."""
+    """Rows of a warp's part, or as many of its columns as one instruction has, and those of a tile."""
     if min(part, whole) <= 0:
         return False
     pairs = [
         (one, other)
         for problem, bm, bn, _ in world.context.noted("tile")
-        for kind, rows, columns in rows_of(world, "warp-shape", unit_of(world, *problem.args[5:7]))
+        for unit in (unit_of(world, *problem.args[5:7]),)
+        for kind, rows, columns in rows_of(world, "warp-shape", unit)
+        for _, _, _, widest, *_ in rows_of(world, "compute-unit", unit)
         if kind == problem.args[0]
-        for one, other in ((rows, bm), (columns, bn))
+        for one, other in ((rows, bm), (min(columns, widest), bn))
     ]
     return not world.context.complete or (part, whole) in pairs
 
@@ -198,13 +201,44 @@ def tiles(world: World, count: int, depth: int) -> bool:
     """The result of a contraction has so many tiles of a shape of this depth, too few for the machine."""
     world.context.note("tiles", (count, depth))
     if not world.context.complete or (count, depth) in world.context.noted("tiles"):
-        return count > 0
+        return count > 0 and depth > 0
     told = world.context.noted("contraction")
     shapes = [row for row in rows_of(world, "tile-shape") if row[2] == depth and min(row) > 0]
-    most = [int(row[0]) for row in rows_of(world, "multiprocessors")]
+    most = limits_of(world.context)["multiprocessors"]
     counts = {
         points_of(batch) * -(-points_of(m) // int(bm)) * -(-points_of(n) // int(bn))
         for _, _, _, batch, m, n in told
         for bm, bn, _ in shapes
     }
-    return count in counts and any(2 * count <= each for each in most)
+    return count in counts and 2 * count <= most
+
+
+def filling(world: World, r: Term) -> bool:
+    """It has an element at a kernel's own axes, and so may fill a buffer."""
+    world.context.note("filling", (r,))
+    elements = [each for each in world.built if each.head == "At" and each.args[0] == r]
+    found = any(
+        max((each.args[0] for each in world.facts.axes_of(at.args[1])), default=-1) < LEVEL for at in elements
+    )
+    return not world.context.complete or found or (r,) in world.context.noted("filling")
+
+
+def asked_parts(world: World, r: Term, n: int, x: Term, parts: int) -> bool:
+    """No part itself, cut in so many as a machine computes at once, each long enough: a product with few tiles, or a reduction
+    with few results."""
+    world.context.note("parts", (r, n, x, parts))
+    if not world.context.complete or (r, n, x, parts) in world.context.noted("parts"):
+        return True
+    if world.context.assumed.get(("fusible", (r,)), -1) < 0 or not filling(world, r):
+        return False
+    shape, most = world.facts._of(x), limits_of(world.context)["multiprocessors"]
+    results, points = math.prod(shape[: len(shape) - n]), math.prod(shape[len(shape) - n :])
+    tiled = (parts,) in world.rows("split-parts") and any(
+        parts * count <= most and max(4, parts) * 4 * depth <= shape[len(shape) - n]
+        for count, depth in world.context.noted("tiles")
+    )
+    staged_ = (parts,) in world.rows("stage-parts") and any(
+        parts * results <= most and max(least, parts * part) <= points
+        for least, part in world.rows("long-reduction")
+    )
+    return tiled or staged_

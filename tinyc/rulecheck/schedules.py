@@ -15,6 +15,7 @@ from tinyc.ir.dtypes import DType
 from tinyc.ir.resources import LIMITS
 from tinyc.ir.units import unit_name
 
+from .machines import limits_of
 from .term import Term, Value, walk
 
 if TYPE_CHECKING:
@@ -100,11 +101,11 @@ def cut(world: World, size: int, extent: int, unit: int) -> int | None:
 
 
 def fit(world: World, part: int, whole: int) -> int | None:
-    """``part``, made smaller where the whole is no multiple of it: the largest power of two in the whole, or the whole."""
+    """``part``, made smaller where the whole is no multiple of it: the whole, or the largest power of two that divides both."""
     if part <= 0 or whole <= 0:
         return None
     least = min(part, whole)
-    return least if whole % least == 0 else min(part, whole & -whole)
+    return least if whole % least == 0 else min(part & -part, whole & -whole)
 
 
 def ordered_of(batch: Value, m: Value, n: Value) -> tuple[int, str] | None:
@@ -121,7 +122,7 @@ def ordered_of(batch: Value, m: Value, n: Value) -> tuple[int, str] | None:
 def line(world: World, n: int, size: int, points: int, width: int) -> bool:
     """Loops over a row that a machine can run: a GPU's block takes whole accesses, one for each thread; a CPU any points of
     the row."""
-    limits = machine_limits(LIMITS[world.context.machine])
+    limits = limits_of(world.context)
     if world.context.machine == "cpu":
         return width == 0 and points <= n
     whole = width > 0 and width & (width - 1) == 0 and n % width == 0 and points % width == 0
@@ -132,7 +133,7 @@ def widest_line(world: World, n: int, size: int, points: int, width: int) -> boo
     """A GPU's block takes the widest accesses, and no more than cover the row; a CPU takes the row, or a part of the table."""
     if world.context.machine == "cpu":
         return points in (n, *(part for (part,) in rows_of(world, "row-block") if 0 < part < n))
-    if size <= 0 or width != min(n & -n, machine_limits(LIMITS[world.context.machine])["access"] // size):
+    if size <= 0 or width != min(n & -n, limits_of(world.context)["access"] // size):
         return False
     blocks = rows_of(world, "block-threads")
     units = [lanes * width for (lanes,) in rows_of(world, "warp-threads")]
@@ -143,7 +144,7 @@ def widest_line(world: World, n: int, size: int, points: int, width: int) -> boo
 
 def shared(world: World, c: int, size: int, points: int, threads: int, width: int) -> bool:
     """Sums of ``c`` points that a machine can share: whole warps, a power of two of threads for each, whole accesses."""
-    limits = machine_limits(LIMITS[world.context.machine])
+    limits = limits_of(world.context)
     powers = all(each > 0 and each & (each - 1) == 0 for each in (threads, width))
     block = points * threads
     whole = world.context.machine != "cpu" and powers and block % 32 == 0 and c % width == 0
@@ -152,7 +153,7 @@ def shared(world: World, c: int, size: int, points: int, threads: int, width: in
 
 def shared_threads(world: World, n: int, c: int, size: int, points: int, threads: int, width: int) -> bool:
     """Those of the table, with the widest accesses, two of them for each, and a block that does not hang over the row."""
-    if size <= 0 or width != min(c & -c, machine_limits(LIMITS[world.context.machine])["access"] // size):
+    if size <= 0 or width != min(c & -c, limits_of(world.context)["access"] // size):
         return False
     known = (threads,) in rows_of(world, "sum-threads") and (points * threads,) in rows_of(
         world, "block-threads"
@@ -264,6 +265,6 @@ def hungry(world: World, outer: int, m: int, n: int, k: int, mc: int, nc: int) -
 
 def final(world: World, outer: int, m: int, n: int, k: int, mc: int, nc: int) -> bool:
     """Blocks that are not starved, or that are not cut further."""
-    limits = machine_limits(LIMITS[world.context.machine])
+    limits = limits_of(world.context)
     small = (nc > mc or mc <= 4 * limits["rows"]) and nc <= 4 * limits["lanes"]
     return not hungry(world, outer, m, n, k, mc, nc) or small
