@@ -92,8 +92,10 @@ class PartDag:
     def _made(self, name: str, level: int, given: Levels) -> list[Node]:
         if not level:
             return [self.made[name]]
-        ways = self.unfilled[name].at(level, given) if name in self.unfilled else []
-        return [Node(way.seconds, (), self.names(way.reads)) for way in ways]
+        unfilled = self.unfilled[name]
+        return [
+            Node(unfilled.charge(way, level), (), self.names(way.reads)) for way in unfilled.at(level, given)
+        ]
 
 
 def group_of(part: Part, name: str) -> Beneath:

@@ -68,63 +68,57 @@ def best(ways: Iterable[Within]) -> list[Within]:
 
 
 class Unfilled:
-    """What it takes to do without the buffer of a value that a part makes.
+    """What it takes to do without the buffer of a value that a part makes, at each level of that.
 
-    One kernel that computes the value is charged here for that, and what it moves is not counted in later parts: what it computes
-    may hide that. If what it takes is little, all of it is left to the later parts instead. And where it reads a buffer that
-    is filled here and takes a value of what is given, then what was charged for that value is of the kernels that fill it."""
+    One of the kernels that compute the value, of those in the earliest part, is charged here for what it does here. It may hide
+    what it moves behind that: where anything is charged, later parts count arithmetic only. If it is little, nothing is charged,
+    and they count all. So they do where the kernel reads a buffer that is rooted in what this part is given (:attr:`Part.rooted`):
+    what was charged for computing that is of kernels of this part. To count arithmetic only is right in any case."""
 
     def __init__(self, scope: Scope, group: Beneath, ways: Sequence[Within]) -> None:
         self.scope, self.group = scope, group
         self.cheap = CHEAP * scope.problem.model.hardware.launch
         self.partial = [sum({scope.bits[name] for name in names}) for names in group.partial]
-        rooted = {name: name in scope.part.rooted for name in scope.bits}
-        self.rooted = sum({scope.bits[name] for name in rooted if rooted[name]})
-        for name in rooted:
-            self.rooted &= -1 if rooted[name] else ~scope.bits[name]
+        others = {scope.bits[name] for name in scope.bits if name not in scope.part.rooted}
+        self.rooted = sum(set(scope.bits.values()) - others)
         self.ways = [self._ways(ways, kind) for kind in group.kinds]
 
     def at(self, level: int, given: Levels) -> list[Within]:
         """The ways at a level from 1, and at these of what is given."""
-        kind, part = self.group.kinds[level - 1], self.scope.part
-        charged = part.charged(given)
-        if kind.deep and kind.partial < len(self.partial) and not charged:
-            return []
+        kind, charged = self.group.kinds[level - 1], self.scope.part.charged(given)
         return [
             way
             for way in self.ways[level - 1]
-            if self.scope.given.allowed(way.marks, given) and (way.some or self._fits(way, kind, charged))
+            if self._fits(way, kind, charged) and self.scope.given.allowed(way.marks, given)
         ]
 
     def _fits(self, way: Within, kind: Kind, charged: bool) -> bool:
-        """Whether it is charged in some part that a kernel has a value in this way, as ``kind`` has it. ``charged``: what is
-        computed of what is given is."""
-        charged = charged and self._nested(way)
-        if kind.partial < len(self.partial):
-            return kind.deep or not charged
-        return (charged or way.seconds > self.cheap) if kind.deep else not charged
-
-    def _nested(self, way: Within) -> bool:
-        """Whether it may be a kernel with this way to which something is charged that computes a value of what is given."""
-        return way.some or bool(way.marks & self.scope.inside and not way.reads & self.rooted)
+        """Whether something is charged for a kernel with this way, here or in an earlier part, as ``kind`` has it. ``charged``:
+        something is for what it may compute of what is given."""
+        free = not charged or bool(way.reads & self.rooted)
+        if kind.partial == len(self.partial):
+            free = free and way.seconds <= self.cheap
+            if kind.deep and way.some:  # it may take more
+                return True
+        return free != kind.deep
 
     def _ways(self, ways: Sequence[Within], kind: Kind) -> list[Within]:
-        there = [way for way in ways if way.outer <= kind.outer]
-        nested = min((way.seconds for way in there if self._nested(way)), default=None)
+        """Those at a level, as :meth:`_fits` tells them apart."""
         barred = sum(self.partial[: kind.partial])
-        there = [way for way in there if way.some or not way.reads & barred]
-        if kind.partial < len(self.partial):  # one kernel reads some of it, and hides what it does here
-            seconds = nested if kind.deep else 0.0
+        there = [way for way in ways if way.outer <= kind.outer and (way.some or not way.reads & barred)]
+        if kind.partial < len(self.partial):  # one kernel reads some of it, and nothing is charged
             there = [
-                way._replace(reads=way.reads | bit, seconds=seconds)
+                way._replace(reads=way.reads | bit, seconds=0.0)
                 for way in there
                 for bit in bits(self.partial[kind.partial])
-                if seconds is not None and (way.some or way.reads & bit)
+                if way.some or way.reads & bit
             ]
-        elif not kind.deep:
-            there = [way._replace(seconds=0.0) for way in there if way.seconds <= self.cheap]
-        return [
-            way
-            for nested in (True, False)
-            for way in best(each for each in there if self._nested(each) == nested)
-        ]
+        apart: dict[tuple[bool, bool, bool], list[Within]] = {}
+        for way in there:
+            what = bool(way.reads & self.rooted), way.seconds <= self.cheap, way.some
+            apart.setdefault(what, []).append(way)
+        return [way for each in apart.values() for way in best(each)]
+
+    def charge(self, way: Within, level: int) -> float:
+        """What a kernel with this way is charged here, in seconds."""
+        return way.seconds if self.group.kinds[level - 1].deep else 0.0

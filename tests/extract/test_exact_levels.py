@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
@@ -18,7 +19,9 @@ from tinyc.extract.exact.inside import INSIDE, Beneath, Kind, Levels, combined
 from tinyc.extract.exact.mates import regular
 from tinyc.extract.exact.parts import Part, parts
 from tinyc.extract.exact.rounded import Picked, rounded
+from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.solved import Answer, Meter, Solved, answered
+from tinyc.extract.exact.within import Unfilled, Within
 from tinyc.extract.problem import Problem
 
 
@@ -168,3 +171,34 @@ def test_kernels_of_a_bound_are_kernels_of_the_program(
                 some += 1
                 check_runs(problem, choice)
     assert paths >= 20 and some >= 3
+
+
+def test_every_way_to_have_a_value_is_there_at_some_level(divided: tuple[Problem, list[Part]]) -> None:
+    """Whatever a kernel of a later part does to compute a value that is not filled, some level counts it: no more is charged for it
+    than it takes, and where later parts count it as a whole, nothing of an earlier part is charged to it."""
+    problem, division = divided
+    launch, seen = problem.model.hardware.launch, set[tuple[bool, bool, bool]]()
+    for part in division[1:-1]:
+        scope = Scope(problem, part, True)
+        for name, group in part.groups.items():
+            partial = scope.bits[group.partial[0][0]] if group.partial else 0
+            rooted = scope.bits[next(iter(sorted(part.rooted - {name})))]
+            for reads, seconds, some in itertools.product(
+                (0, partial, rooted), (0.0, launch / 100, 5 * launch), (False, True)
+            ):
+                way = Within(reads, scope.inside, seconds, None, None, some, True)
+                unfilled = Unfilled(scope, group, [way])
+                for given in part.levels:
+                    there = [
+                        (level, offered)
+                        for level, kind in enumerate(group.kinds, 1)
+                        if kind.outer
+                        for offered in unfilled.at(level, given)
+                    ]
+                    assert there
+                    for level, offered in there:
+                        charge, deep = unfilled.charge(offered, level), group.kinds[level - 1].deep
+                        free = not part.charged(given) or bool(offered.reads & unfilled.rooted)
+                        assert charge <= seconds and (deep or (charge == 0 and free))
+                        seen.add((deep, charge > 0, part.charged(given)))
+    assert len(seen) >= 5
