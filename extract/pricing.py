@@ -15,7 +15,14 @@ def priced(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Item]
     """The kernel that fills ``buffer`` by ``items``; None where a value of it needs itself.
 
     Each buffer is read once, each value computed once per reduction whose axes it depends on, and a contraction in
-    tiles where :func:`~tinyc.extract.choice.tiles` says so."""
+    tiles where :func:`~tinyc.extract.choice.tiles` says so. Each kernel is priced once, however many choices have it."""
+    key = buffer.cls, way, frozenset(items.items())
+    if key not in problem.kernels:
+        problem.kernels[key] = _priced(problem, buffer, way, items)
+    return problem.kernels[key]
+
+
+def _priced(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Item]) -> Kernel | None:
     root: Key = (way.root, False)
     if not acyclic(root, items):
         return None

@@ -14,6 +14,7 @@ from tinyc.ir.resources import WARP
 from .choice import (
     LOOPED,
     How,
+    Kernel,
     Key,
     Row,
     along,
@@ -69,6 +70,8 @@ class Problem:
         )
         self.tiling = Tiling(view, model.hardware.limits) if model.hardware.sms else None
         self.schedules: dict[tuple[Item, bool], Schedule | None] = {}
+        self._works: dict[tuple[Key, Item, How, tuple[int, ...] | None], Work] = {}
+        self.kernels: dict[Hashable, Kernel | None] = {}  # that are priced already
         self._timers: dict[Schedule | None, Timer] = {}
         self._loops: dict[tuple[Hashable, ...], Sequence[tuple[Schedule, Timer]]] = {}
         self.bit = {key: number for number, key in enumerate(self.order)}
@@ -84,11 +87,11 @@ class Problem:
                     self.readers.setdefault(str(option.item.payload[0]), []).append(self.bit[key])
         self.names = list(view.buffers)
         self.number = {name: number for number, name in enumerate(self.names)}
-        self.depends: dict[str, int] = {}  # axis -> bit set of the keys that depend on it
+        self.depends: dict[str, set[int]] = {}  # axis -> the keys that depend on it
         for key, number in self.bit.items():
             for axis in view.free.get(key[0], ()):  # a class with no items has none
-                for kind in range(3):  # a key has three ways, see relaxation.py
-                    self.depends[axis] = self.depends.get(axis, 0) | 1 << number + kind * len(self.order)
+                ways = (number + kind * len(self.order) for kind in range(3))  # see relaxation.py
+                self.depends.setdefault(axis, set()).update(ways)
         self.read_cost = [
             model.seconds(Work(bytes_read=self.bytes(view.buffers[name]))) for name in self.names
         ]
@@ -106,7 +109,7 @@ class Problem:
     def without_rows(self) -> Problem:
         """The same on a machine that keeps no rows of a contraction."""
         other = copy.copy(self)
-        other.rows = False
+        other.rows, other.kernels, other._works = False, {}, {}
         for name in ("row", "covered", "_whole"):  # what follows from it
             other.__dict__.pop(name, None)
         return other
@@ -123,6 +126,13 @@ class Problem:
     def work(self, key: Key, item: Item, how: How = "tiled", shape: Sequence[int] | None = None) -> Work:
         """The work of an item in a kernel; a contraction that is tiled by itself has the Schedule that suits it best.
         ``shape``: what the kernel fills; where it is not known, the item does that much at least."""
+        what = key, item, how, None if shape is None else tuple(shape)
+        found = self._works.get(what)
+        if found is None:
+            found = self._works[what] = self._work(*what)
+        return found
+
+    def _work(self, key: Key, item: Item, how: How, shape: Sequence[int] | None) -> Work:
         tiled = (
             item.head == "Contract"
             and how not in LOOPED
@@ -257,10 +267,10 @@ class Problem:
             return replace(work, schedule=max(walks, key=lambda walk: walk.blocks))
         folds = fold_of(self.view, items, shape, self.bytes)
         amounts = amounts_of(work)
-        best, _ = min(self._ways(tuple(shape), size, folds), key=lambda way: way[1](amounts))
+        best, _ = min(self.ways(tuple(shape), size, folds), key=lambda way: way[1](amounts))
         return replace(work, schedule=best)
 
-    def _ways(
+    def ways(
         self, shape: tuple[int, ...], size: int, folds: tuple[Fold, ...]
     ) -> Sequence[tuple[Schedule, Timer]]:
         """The ways to run loops, the first of those that take as long whatever they do."""

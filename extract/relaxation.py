@@ -26,6 +26,8 @@ BEST, PLAIN, STREAMED = range(3)
 """The ways of a value that are kept: the cheapest, the cheapest without a reduction in this kernel, and the cheapest by
 a Stream, whose scan another Stream of the kernel may share."""
 
+NONE = frozenset[int]()
+
 TIE = 1e-6
 """Costs that differ by less, relatively, are equal: the first way found is kept."""
 
@@ -33,9 +35,11 @@ TIE = 1e-6
 @dataclass(slots=True)
 class _Best:
     total: float
+    moved: float  # of that, for reading
+    needed: float  # of that, for filling what is read
     own: float  # of the option, and of all that only its reduction evaluates
-    local: int  # bit set of keys evaluated in this kernel, for all to share
-    inside: int  # bit set of all keys evaluated in this kernel
+    local: frozenset[int]  # keys evaluated in this kernel, for all to share
+    inside: frozenset[int]  # all keys evaluated in this kernel
     reads: int  # bit set of buffers that this kernel reads
     needs: int  # bit set of buffers to be filled, transitively
     mixed: bool  # holds a contraction beside another reduction: then none of them can be tiled
@@ -64,11 +68,10 @@ class Pass:
         # the ways other than the best have numbers of their own
         self.local_cost = [0.0] * (3 * len(self.order))
         self.untiled_cost = [0.0] * len(self.order)  # what a contraction costs more where it cannot be tiled
-        self.reductions = 0  # bit sets of the keys that are computed by a reduction, and by a contraction
-        self.contractions = 0
-        self.scans = 0
-        self.bases = 0  # of those that are computed by a contraction over output axes
-        self.alone = 0  # of those that are computed by a contraction whose tiles are known
+        # keys that are computed by a reduction; by a contraction; by a scan; by a contraction over output axes; and by one
+        # whose tiles are known
+        self.reductions, self.contractions, self.scans = set[int](), set[int](), set[int]()
+        self.bases, self.alone = set[int](), set[int]()
         self.fill_cost = [0.0] * len(problem.names)
         self.charged = 0  # bit set of the buffers that cost something to fill
         self.whole_cost = [0.0] * len(problem.names)  # to fill a buffer and all that it needs
@@ -118,21 +121,20 @@ class Pass:
             return False
         known, known_plain = self.best.get(key), self.plain.get(key)
         self.best[key] = best
-        bit = 1 << number
         head = best.option.item.head
         self.local_cost[number], self.untiled_cost[number] = best.own, best.option.untiled
-        self.reductions = self.reductions | bit if head in ("Reduce", "Contract") else self.reductions & ~bit
-        self.contractions = self.contractions | bit if head == "Contract" else self.contractions & ~bit
-        self.scans |= bit if head == "Scan" else 0
-        base = head == "Contract" and tileable(self.view, key[0], best.option.item)
-        self.bases = self.bases | bit if base else self.bases & ~bit
-        tiled = self.problem.schedules.get((best.option.item, False)) is not None
-        self.alone = self.alone | bit if tiled else self.alone & ~bit
+        contracts = head == "Contract"
+        _put(self.reductions, number, contracts or head == "Reduce")
+        _put(self.contractions, number, contracts)
+        if head == "Scan":
+            self.scans.add(number)
+        _put(self.bases, number, contracts and tileable(self.view, key[0], best.option.item))
+        _put(self.alone, number, self.problem.schedules.get((best.option.item, False)) is not None)
         self._relax_plain(key, best, plain)
         return _differs(known, best) or _differs(known_plain, self.plain.get(key))
 
     def _relax_plain(self, key: Key, best: _Best, plain: list[_Best]) -> None:
-        if not best.inside & (self.reductions | self.scans):
+        if not self._reduces(best):
             self.plain[key] = best
             return
         other = self.bit[key] + len(self.order)
@@ -153,7 +155,7 @@ class Pass:
 
     def _reads(self, key: Key, number: int) -> Iterator[_Best]:
         for option in self.problem.options[key]:
-            if option.item.head == "Read" and (found := self._read(1 << number, option)) is not None:
+            if option.item.head == "Read" and (found := self._read(number, option)) is not None:
                 yield found
 
     def _relax_fill(self, key: Key, buffer: Buffer, way: Way, computed: list[_Best]) -> None:
@@ -179,13 +181,12 @@ class Pass:
         ):
             return
         self.fill[buffer.cls], self.way[buffer.cls] = best, way
-        needed = self._sum(self.fill_cost, best.needs & self.charged)
         if buffer.cls not in self.paid:
             written = self.model.seconds(Work(bytes_written=self.problem.bytes(buffer)))
-            whole = least - needed + written + self.model.hardware.launch
+            whole = least - best.needed + written + self.model.hardware.launch
             self.fill_cost[number] = whole / self.shares.get(buffer.cls, 1)
             self.charged |= 1 << number
-        self.whole_cost[number] = needed + self.fill_cost[number]
+        self.whole_cost[number] = best.needed + self.fill_cost[number]
         if _differs(known, best):
             self._touch(self.problem.readers.get(buffer.cls, ()))
 
@@ -193,163 +194,169 @@ class Pass:
         """What loops over few points take more than on a machine that is evenly full; products in tiles and Streams have
         it in their own costs."""
         busy = self.problem.idle(way.shape) - 1
-        if busy <= 0 or found.inside & (self.alone | self.scans):
+        if busy <= 0 or not (found.inside.isdisjoint(self.alone) and found.inside.isdisjoint(self.scans)):
             return 0.0
-        moved = self._sum(self.read_cost, found.reads) + self._sum(self.fill_cost, found.needs & self.charged)
-        return max(0.0, found.total - moved - found.option.copied) * busy
+        return max(0.0, found.total - found.moved - found.needed - found.option.copied) * busy
 
     def _loose(self, found: _Best) -> float:
         """What a kernel's contractions take more because none of them is at its output axes: there is no row to keep."""
         products = found.inside & self.contractions
         if not products or found.mixed or found.inside & self.scans or products & self.bases:
             return 0.0
-        return self._sum(self.untiled_cost, products)
+        return _total(self.untiled_cost, products)
+
+    def _reduces(self, found: _Best) -> bool:
+        """Whether it holds a reduction, or a scan."""
+        return not (found.inside.isdisjoint(self.reductions) and found.inside.isdisjoint(self.scans))
 
     def _compute(self, key: Key, option: Option, computed: list[_Best], plain: list[_Best]) -> None:
         """Adds the cheapest way to compute ``key`` by an option that is no Read, and the one without reductions."""
         number, count = self.bit[key], len(self.order)
-        own = 1 << number | 1 << number + count | 1 << number + 2 * count
+        own = number, number + count, number + 2 * count
         parts = [self.best.get(child) for child in option.children]
-        ready = [part for part in parts if part is not None and not part.inside & own]
+        ready = [part for part in parts if part is not None and part.inside.isdisjoint(own)]
         if len(ready) < len(parts):
             return  # an operand is not known yet, or needs this value
-        found = self._combine(1 << number, option, ready)
+        found = self._combine(number, option, ready)
         if self.problem.scans:
             found = self._stream(key, option, ready, found, own)
         others = [self.plain.get(child) for child in option.children]
-        reduced = self.reductions | self.scans
-        reducing = [bool(part.inside & reduced) for part in ready]
+        reducing = [self._reduces(part) for part in ready]
         if found.mixed:
             # a contraction can be tiled where the other reductions come from buffers
             able = [
-                slow and other is not None and not other.inside & own
+                slow and other is not None and other.inside.isdisjoint(own)
                 for slow, other in zip(reducing, others, strict=True)
             ]
             for taken in itertools.product(*((BEST, PLAIN) if each else (BEST,) for each in able)):
                 if any(taken):
                     chosen = [o if take else p for take, o, p in zip(taken, others, ready, strict=True)]
-                    way = self._combine(1 << number, option, chosen, taken)  # type: ignore[arg-type]
+                    way = self._combine(number, option, chosen, taken)  # type: ignore[arg-type]
                     found = way if way.total < found.total else found
         computed.append(found)
         if option.item.head in ("Reduce", "Contract", "Scan", "Stream"):
             return
-        if not found.inside & reduced:
+        if not self._reduces(found):
             plain.append(found)
-        elif all(other is not None and not other.inside & own for other in others):
+        elif all(other is not None and other.inside.isdisjoint(own) for other in others):
             ways = tuple(PLAIN if slow else BEST for slow in reducing)
             chosen = [o if way else p for way, o, p in zip(ways, others, ready, strict=True)]
-            plain.append(self._combine(1 << number + count, option, chosen, ways))  # type: ignore[arg-type]
+            plain.append(self._combine(number + count, option, chosen, ways))  # type: ignore[arg-type]
 
-    def _stream(self, key: Key, option: Option, ready: list[_Best], found: _Best, own: int) -> _Best:
+    def _stream(
+        self, key: Key, option: Option, ready: list[_Best], found: _Best, own: tuple[int, ...]
+    ) -> _Best:
         """The cheaper of ``found`` and the way by the operands' Streams, which is kept as the streamed one."""
         if option.item.head in ("Reduce", "Contract", "Scan"):
             return found
         others = [self.streamed.get(child) for child in option.children]
-        ways = tuple(STREAMED if o is not None and not o.inside & own else BEST for o in others)
+        ways = tuple(STREAMED if o is not None and o.inside.isdisjoint(own) else BEST for o in others)
         if option.item.head == "Stream":
             ways = (BEST,) * len(others)
         elif not any(ways):
             return found
         chosen = [o if o is not None and way else p for way, o, p in zip(ways, others, ready, strict=True)]
         number = self.bit[key] + 2 * len(self.order)
-        streamed, known = self._combine(1 << number, option, chosen, ways), self.streamed.get(key)
+        streamed, known = self._combine(number, option, chosen, ways), self.streamed.get(key)
         if known is None or known.option is option or streamed.total < known.total:
             self.streamed[key], self.local_cost[number] = streamed, streamed.own
             if _differs(known, streamed):
                 self._touch(self.problem.users[self.bit[key]])
         if option.item.head == "Stream":
             return found
-        way = self._combine(1 << self.bit[key], option, chosen, ways)
+        way = self._combine(self.bit[key], option, chosen, ways)
         return way if way.total < found.total else found
 
     def _combine(
-        self, own_bit: int, option: Option, parts: Sequence[_Best], ways: tuple[int, ...] = ()
+        self, number: int, option: Option, parts: Sequence[_Best], ways: tuple[int, ...] = ()
     ) -> _Best:
         item = option.item
-        total = option.own
-        local = inside = reads = needs = 0
-        counted = 0.0
+        total = counted = moved = needed = 0.0
+        local = inside = frozenset[int]()
+        reads = needs = 0
         for part in sorted(parts, key=lambda part: -part.total) if len(parts) > 1 else parts:
-            if local or reads:
-                total += self._sum(self.local_cost, part.local & ~local)
-                total += self._sum(self.read_cost, part.reads & ~reads)
-                total += self._sum(self.fill_cost, part.needs & ~needs & self.charged)
+            if inside:
+                total += _total(self.local_cost, part.local - local)
+                moved += _sum(self.read_cost, part.reads & ~reads)
+                needed += _sum(self.fill_cost, part.needs & ~needs & self.charged)
             else:
-                total += part.total
-                counted = self._sum(self.untiled_cost, part.inside & self.contractions) if part.mixed else 0.0
+                total = part.total - part.moved - part.needed
+                moved, needed = part.moved, part.needed
+                counted = _total(self.untiled_cost, part.inside & self.contractions) if part.mixed else 0.0
             local |= part.local
             inside |= part.inside
             reads |= part.reads
             needs |= part.needs
+        total += option.own
         here, scan = item.head in ("Reduce", "Contract"), item.head == "Scan"
         loose = (here or any(part.loose for part in parts)) and not scan
         mixed = False
-        if here or inside & self.contractions:
-            count = (inside & self.reductions).bit_count() + here
-            scans = (inside & self.scans).bit_count() + scan
+        products = inside & self.contractions
+        if here or products:
+            count = len(inside & self.reductions) + here
+            scans = len(inside & self.scans) + scan
             mixed = (count > 1 or scans > 1 or (scans == 1 and loose)) and (
-                item.head == "Contract" or bool(inside & self.contractions)
+                item.head == "Contract" or bool(products)
             )
             if mixed and self.problem.rows and not scans:
-                products = inside & self.contractions | (own_bit if item.head == "Contract" else 0)
                 # one product, however many reductions of its rows
-                mixed = len(set(self._origins(products))) > 1 or (
-                    here and self._across(own_bit, item, inside & self.contractions)
-                )
+                every = products | {number} if item.head == "Contract" else products
+                mixed = len(set(self._origins(every))) > 1 or (here and self._across(number, item, products))
             if mixed:
-                total += option.untiled - counted + self._sum(self.untiled_cost, inside & self.contractions)
+                total += option.untiled - counted + _total(self.untiled_cost, products)
         own = option.own
         if here or scan or item.head == "Stream":
-            private = 0
-            for axis in bound_axes(item):
-                private |= self.problem.depends.get(axis, 0)
-            own += self._sum(self.local_cost, local & private)
-            local &= ~private
-        return _Best(total, own, local | own_bit, inside | own_bit, reads, needs, mixed, option, ways, loose)
+            private = NONE.union(*(local & self.problem.depends.get(axis, NONE) for axis in bound_axes(item)))
+            own += _total(self.local_cost, private)
+            local -= private
+        alone = frozenset((number,))
+        return _Best(
+            total + moved + needed,
+            moved,
+            needed,
+            own,
+            local | alone,
+            inside | alone,
+            reads,
+            needs,
+            mixed,
+            option,
+            ways,
+            loose,
+        )
 
-    def _across(self, own_bit: int, item: Item, products: int) -> bool:
+    def _across(self, number: int, item: Item, products: Iterable[int]) -> bool:
         """Whether a reduction along the rows of a product needs them at axes that are not the product's, or the machine does not
         keep such rows."""
-        free = self.view.free[self.order[(own_bit.bit_length() - 1) % len(self.order)][0]]
+        free = self.view.free[self._class(number)]
         bound = frozenset(bound_axes(item))
         return any(
             not bound.isdisjoint(self.view.free[cls])
             and (not free <= self.view.free[cls] or self.view.origin(cls) not in self.problem.covered)
-            for cls in self._classes(products)
+            for cls in map(self._class, products)
         )
 
-    def _origins(self, mask: int) -> Iterator[str]:
-        """What the keys in a bit set compute, wherever they are needed."""
-        return map(self.view.origin, self._classes(mask))
+    def _origins(self, numbers: Iterable[int]) -> Iterator[str]:
+        """What these keys compute, wherever they are needed."""
+        return map(self.view.origin, map(self._class, numbers))
 
-    def _classes(self, mask: int) -> Iterator[str]:
-        size = len(self.order)
-        while mask:
-            low = mask & -mask
-            yield self.order[(low.bit_length() - 1) % size][0]
-            mask ^= low
+    def _class(self, number: int) -> str:
+        return self.order[number % len(self.order)][0]
 
-    def _read(self, own_bit: int, option: Option) -> _Best | None:
+    def _read(self, number: int, option: Option) -> _Best | None:
         buffer = self.view.buffers[str(option.item.payload[0])]
-        number = self.number[buffer.cls]
-        reads, needs = 1 << number, 0
-        total = option.own + self.read_cost[number]
+        place = self.number[buffer.cls]
+        reads, needs = 1 << place, 0
+        needed = 0.0
         if buffer.arg is None:
             fill = self.fill.get(buffer.cls)
             if fill is None or buffer.cls in self.banned:
                 return None
             needs = fill.needs | reads
-            total += self.whole_cost[number]
-        return _Best(total, option.own, own_bit, own_bit, reads, needs, False, option)
-
-    @staticmethod
-    def _sum(costs: list[float], mask: int) -> float:
-        total = 0.0
-        while mask:
-            low = mask & -mask
-            total += costs[low.bit_length() - 1]
-            mask ^= low
-        return total
+            needed = self.whole_cost[place]
+        alone, moved = frozenset((number,)), self.read_cost[place]
+        total = option.own + moved + needed
+        return _Best(total, moved, needed, option.own, alone, alone, reads, needs, False, option)
 
     # ---- the solution ----
 
@@ -421,3 +428,24 @@ def _differs(known: _Best | None, found: _Best | None) -> bool:
     if known is None or found is None:
         return known is not found
     return known.option is not found.option or abs(known.total - found.total) > 1e-9 * found.total
+
+
+def _put(numbers: set[int], number: int, there: bool) -> None:
+    if there:
+        numbers.add(number)
+    else:
+        numbers.discard(number)
+
+
+def _total(costs: Sequence[float], numbers: Iterable[int]) -> float:
+    return sum(map(costs.__getitem__, numbers))
+
+
+def _sum(costs: Sequence[float], mask: int) -> float:
+    """Of a bit set."""
+    total = 0.0
+    while mask:
+        low = mask & -mask
+        total += costs[low.bit_length() - 1]
+        mask ^= low
+    return total

@@ -98,7 +98,9 @@ class Cases:
         an element."""
         tiling, known = self.problem.tiling, self.scope.part.known.values()
         if tiling is None or case == LOOPS:
-            return [] if tiling is None else list(tiling.loops(shape, size, self._folds(root, shape)))
+            return (
+                [run for run, _ in self.problem.ways(shape, size, self._folds(root, shape))] if tiling else []
+            )
         found: dict[Schedule | None, None] = {}
         for key in self._beneath(root):
             for option in self.scope.options[key]:

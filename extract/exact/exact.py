@@ -54,6 +54,7 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
     best, bound, limit = start, 0.0, ""
     known: dict[tuple[object, ...], Solved | None] = {}
     large = problem.size > SMALL
+    enough = CLOSE if large else TOLERANCE
     guide = regular(problem, start) if large else start
     if guide.seconds < best.seconds:
         best = guide
@@ -70,7 +71,7 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
             choice = assembled(problem, {kernel.buffer.cls: kernel for kernel in best.kernels} | held)
             if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
                 best = choice
-        if meter.limit or bound >= best.seconds * (1 - (CLOSE if large else TOLERANCE)):
+        if meter.limit or bound >= best.seconds * (1 - enough):
             break
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound)
         if len(kept) < len(at):
@@ -79,7 +80,7 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
             loosely = False
         else:
             break
-    if bound < best.seconds * (1 - TOLERANCE):
+    if bound < best.seconds * (1 - enough):
         bound = max(bound, relaxed(problem))
     optimal = bound >= best.seconds * (1 - TOLERANCE)
     proof = Proof(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from ..choice import COPYING, How, Key, bound_axes, outside
-from ..cost.model import AMOUNTS, Work, estimates_by_formulas, work_of
+from ..cost.model import AMOUNTS, Work, amounts_of, estimates_by_formulas, work_of
 from ..problem import Option, Problem
 from ..view import Item
 from .cases import LOOPS, STREAMS, Case, Cases, Held
@@ -129,7 +129,8 @@ class Scope:
         works += [
             once.work for each in self.part.known.values() for ways in each.once.values() for once in ways
         ]
-        found = {name for name in AMOUNTS if any(getattr(work, name) for work in works)}
+        amounts = zip(*map(amounts_of, works), strict=True)
+        found = {name for name, each in zip(AMOUNTS, amounts, strict=False) if any(each)}
         if self.problem.tiling is not None:
             found |= {"row_ops", "block_ops", "point_ops", "reread_bytes", "row_bytes", "block_bytes"}
         return tuple(name for name in AMOUNTS if name in found)
@@ -243,10 +244,9 @@ class Scope:
                 for number, option in enumerate(self.options[key]):
                     own, _ = self.work(position, number, case)
                     below = [least.get(child, zero) for child in option.children]
-                    ways.append(
-                        tuple(a + max(more, default=0.0) for a, *more in zip(own, *below, strict=True))
-                    )
-                least[key] = tuple(map(min, zip(*ways, strict=True))) if ways else zero
+                    more = map(max, *below) if len(below) > 1 else below[0] if below else zero
+                    ways.append(tuple(map(float.__add__, own, more)))
+                least[key] = tuple(map(min, *ways)) if len(ways) > 1 else ways[0] if ways else zero
                 found.append(ways)
             result[case] = found
         return result
