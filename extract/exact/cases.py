@@ -10,7 +10,7 @@ from tinyc.ir.folds import Fold
 
 from ..choice import LOOPED, How, Key, Row
 from ..cost.schedule import Schedule
-from ..view import Item
+from ..view import Item, axis_id
 from .inside import INSIDE
 
 if TYPE_CHECKING:
@@ -118,7 +118,13 @@ class Cases:
     def _folds(self, root: Key, shape: tuple[int, ...]) -> tuple[Fold, ...]:
         """The sums that threads may share in a kernel from ``root``."""
         beneath = self._beneath(root)
-        anywhere = any(option.item is INSIDE for key in beneath for option in self.scope.options[key])
+        # what is made of a value depends on no other output axes than the value
+        last = sum(size > 1 for size in shape) - 1
+        anywhere = any(
+            option.item is INSIDE and (last < 0 or last in map(axis_id, self.problem.view.free[key[0]]))
+            for key in beneath
+            for option in self.scope.options[key]
+        )
         return self.problem.folds(shape, None if anywhere else beneath)
 
     def _beneath(self, root: Key) -> list[Key]:

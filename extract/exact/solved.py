@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..choice import Kernel, Key
+from ..cost.model import Work
 from ..pricing import priced
 from ..problem import Problem
 from .agreed import WITHIN, Numbered, agreed, numbered
@@ -184,7 +185,9 @@ def _states(part: Part) -> Iterator[tuple[Levels, Levels]]:
 
 def _weighed(scope: Scope, meter: Meter) -> tuple[dict[str, Columns], dict[str, float]] | None:
     """The kernels of each buffer that may be of use: none that costs more than to fill the buffer in some other way, with
-    all that that needs; and what that costs. None where the effort does not suffice."""
+    all that that needs; and what that costs. None where no effort is left."""
+    if meter.limit:
+        return None
     view, launch = scope.problem.view, scope.problem.model.hardware.launch
     worth = Worth(scope)
     found: dict[str, Columns] = {}
@@ -207,7 +210,9 @@ def _weighed(scope: Scope, meter: Meter) -> tuple[dict[str, Columns], dict[str, 
                 worth.add(name, here)
                 scope.drop({name: worth.cost(name, 0)})
             if meter.limit:
-                return None
+                # of the kernels of the other buffers is known that they are launched
+                launched = Columns((), scope.problem.model.kernel(Work()), 0)
+                return {each: found.get(each, launched) for each in scope.buffers}, worth.all()
     return found, worth.all()
 
 

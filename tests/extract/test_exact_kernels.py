@@ -20,10 +20,12 @@ from tinyc.extract.cost.model import Roofline, Work
 from tinyc.extract.exact.columns import columns
 from tinyc.extract.exact.dag import Dag, Node
 from tinyc.extract.exact.exact import exact
+from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.parts import whole
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.exact.relaxed import relaxed
 from tinyc.extract.exact.scope import Scope
+from tinyc.extract.exact.solved import Meter, answered
 from tinyc.extract.pricing import priced
 from tinyc.extract.problem import Problem
 from tinyc.extract.view import Item
@@ -129,6 +131,21 @@ def test_a_search_that_its_limit_ends_keeps_the_start_and_says_how_good_it_may_b
         assert proof.optimal or (proof.limit == "steps" and proof.gap > 0)
         again, other = exact(problem, start, Effort(60.0, steps))
         assert (again.seconds, other.bound) == (choice.seconds, proof.bound)
+
+
+@pytest.mark.parametrize("name", ["two products", "normalised"])
+def test_what_is_found_before_the_steps_end_is_kept(name: str) -> None:
+    problem, _ = problem_of(name, "sm80")
+    part, hosts, steps = whole(problem), Hosts(problem), 1_000_000
+    meter = Meter(Effort(60.0, steps))
+    all_of_it = answered(hosts, part, {}, meter, False).solved
+    spent = steps - meter.steps
+    last = answered(hosts, part, {}, Meter(Effort(60.0, spent)), False).solved  # ends with the last kernel
+    half = answered(hosts, part, {}, Meter(Effort(60.0, spent // 2)), False).solved
+    assert all_of_it is not None and last is not None and half is not None
+    assert (last.cost, last.bounds) == (all_of_it.cost, all_of_it.bounds)
+    launch = problem.model.hardware.launch
+    assert all(launch <= half.bounds[each] <= bound * (1 + 1e-9) for each, bound in all_of_it.bounds.items())
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm80", "sm90"])
