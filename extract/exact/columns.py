@@ -21,6 +21,7 @@ from ..view import Buffer, Item, Way
 from .cases import LOOPS, Case, Held
 from .covers import Cover, least
 from .floors import Floor
+from .inside import Levels
 from .scope import Contexts, Open, Scope
 
 PLAIN: Contexts = frozenset([()])
@@ -322,11 +323,18 @@ class Search:
             heapq.heappush(self.queue, (-state.open[0][0], self.pushed, state))
         self.pending[state].append(label)
 
-    def floor(self, label: Label, held: Held, ahead: Cover | None = None, enough: float = 0.0) -> float:
+    def floor(
+        self,
+        label: Label,
+        held: Held,
+        ahead: Cover | None = None,
+        enough: float = 0.0,
+        levels: Levels | None = None,
+    ) -> float:
         """What a kernel that goes on from a label costs at least; see :meth:`Floor.of`."""
         work, reads = label.work, label.reads
         if ahead is None:
-            return self.floors.of(work, reads, held, enough=enough)
+            return self.floors.of(work, reads, held, levels=levels, enough=enough)
         work = tuple(map(float.__add__, work, ahead.work))
         return self.floors.of(work, reads | ahead.reads, held, whole=False, enough=enough)
 

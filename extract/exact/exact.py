@@ -54,14 +54,14 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
     best, bound, limit = start, 0.0, ""
     known: dict[tuple[object, ...], Solved | None] = {}
     large = problem.size > SMALL
-    enough = CLOSE if large else TOLERANCE
+    enough, further = CLOSE if large else TOLERANCE, False
     guide = regular(problem, start) if large else start
     if guide.seconds < best.seconds:
         best = guide
     at, loosely = cuts(problem, guide) if large else [], large
     while True:
-        division, at = parts(problem, at, loosely)
-        answers = [answered(hosts, part, known, meter, loosely) for part in division]
+        division, at = parts(problem, at, loosely, further)
+        answers = [answered(hosts, part, known, meter, loosely, further) for part in division]
         least, states = _path(answers)
         bound = max(bound, least)
         found = [each.solved for each in answers if each.solved is not None]
@@ -76,6 +76,8 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound)
         if len(kept) < len(at):
             at = kept
+        elif loosely and not further:
+            further = True
         elif loosely and problem.size <= APART:
             loosely = False
         else:

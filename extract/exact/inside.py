@@ -15,7 +15,7 @@ from typing import NamedTuple, get_args
 from ..choice import How, Key, outside
 from ..cost.model import Work, amounts_of, work_of
 from ..cost.schedule import Schedule
-from ..problem import Problem
+from ..problem import REDUCING, Problem
 from ..view import Item
 
 HOWS: tuple[How, ...] = get_args(How)
@@ -55,12 +55,15 @@ class Beneath:
 
     Attributes:
         name: its buffer.
-        partial: buffers that are as good (``mates.py``), and those of partial sums; without what is empty.
+        partial: buffers that are as good (``mates.py``), those of partial sums, and those of what the sums are computed from, if
+            it is looked at; without what is empty.
         kinds: how later parts may do without it.
         once: where ``partial`` is read from some place on, for each kind of kernel, and place, at the kernel's output axes or
             within reductions: what a kernel does, one of these at least.
         able: the values that can be computed without reading ``name``.
         walks: how a kernel runs that holds a Stream beneath, at its output axes.
+        counted: the values of which ``once`` knows, by what they are.
+        light: so many of ``partial``, the first, are such that hardly anything is computed from them.
     """
 
     name: str
@@ -69,6 +72,8 @@ class Beneath:
     once: Mapping[tuple[int, How, bool], Sequence[Once]] = field(default_factory=dict)
     able: frozenset[Key] = frozenset()
     walks: frozenset[Schedule] = frozenset()
+    counted: frozenset[str] = frozenset()
+    light: int = 0
 
     @property
     def levels(self) -> int:
@@ -82,9 +87,12 @@ def beneath(
     mates: Sequence[str],
     buffers: Sequence[str],
     same: Mapping[str, Collection[str]],
+    given: Sequence[str],
+    further: bool,
 ) -> Beneath:
     """What is beneath the values of ``name``. ``values``: of each origin. ``mates``: buffers that are as good. ``buffers``: that may
-    be filled in the same part. ``same``: see :func:`holding_the_same`."""
+    be filled in the same part, which is given ``given``. ``same``: see :func:`holding_the_same`. ``further``: down to what the
+    sums beneath are computed from."""
     view = problem.view
     own = set(same[name])
     sums = (
@@ -101,7 +109,12 @@ def beneath(
     here = (tuple(each for each in names if each in buffers and each not in own) for names in apart)
     partial = tuple(names for names in here if names)
     keys = _keys(problem, values, (name, *itertools.chain(*partial)))
-    made = frozenset(_keys(problem, values, (name,)))
+    made, light = frozenset(_keys(problem, values, (name,))), len(partial)
+    if further:
+        more, sources = _sources(problem, made, frozenset(origins(problem, given)), frozenset(buffers))
+        fresh = tuple(sorted(sources - own.union(*partial)))
+        partial += (fresh,) if fresh else ()
+        keys = sorted({*keys, *more}, key=problem.bit.__getitem__)
     once: dict[tuple[int, How, bool], Sequence[Once]] = {}
     able: frozenset[Key] = frozenset()
     for read in range(len(partial) + 1):
@@ -120,7 +133,32 @@ def beneath(
         )
     )
     walks = _walks(problem, able)
-    return Beneath(name, partial, kinds, once, able, walks)
+    counted = frozenset(view.origin(key[0]) for key in keys)
+    return Beneath(name, partial, kinds, once, able, walks, counted, light)
+
+
+def _sources(
+    problem: Problem, made: Iterable[Key], given: Collection[str], buffers: Collection[str]
+) -> tuple[list[Key], set[str]]:
+    """What the values ``made`` are computed from, down to the operands of the first sums on the way, and those of ``buffers`` that it
+    may be read from. Nothing of ``given``, by what it is, nor what that is computed from."""
+    sums = dict.fromkeys(made, 0)  # of each value, on the way to it
+    layers: tuple[list[Key], list[Key]] = [*sums], []
+    names: set[str] = set()
+    for count, layer in enumerate(layers):
+        while layer:
+            key = layer.pop()
+            if sums[key] < count or problem.view.origin(key[0]) in given:
+                continue
+            for option in problem.options[key]:
+                if option.item.head == "Read":
+                    names.add(str(option.item.payload[0]))
+                below = count + (option.item.head in REDUCING)
+                for child in option.children:
+                    if below < sums.get(child, len(layers)):
+                        sums[child] = below
+                        layers[below].append(child)
+    return [key for key in sums if problem.view.origin(key[0]) not in given], names & set(buffers)
 
 
 def _walks(problem: Problem, keys: Iterable[Key]) -> frozenset[Schedule]:

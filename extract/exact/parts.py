@@ -115,9 +115,11 @@ def whole(problem: Problem) -> Part:
     return _walk(_Program(problem), (), tuple(dict.fromkeys(problem.view.graph.outputs)), ())
 
 
-def parts(problem: Problem, at: Sequence[Cut], loosely: bool = False) -> tuple[list[Part], list[Cut]]:
+def parts(
+    problem: Problem, at: Sequence[Cut], loosely: bool = False, further: bool = False
+) -> tuple[list[Part], list[Cut]]:
     """The program, first things first, in parts between the cuts ``at``, and those of them that could be used: cut ``n`` is
-    between the parts n and n + 1."""
+    between the parts n and n + 1. ``further``: with more levels of what is made, see :func:`~tinyc.extract.exact.inside.beneath`."""
     outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
     at = list(at)
     while True:
@@ -125,7 +127,8 @@ def parts(problem: Problem, at: Sequence[Cut], loosely: bool = False) -> tuple[l
         ends = [Cut((), ()), *at, Cut(outputs, (0.0,) * len(outputs))]
         mate = mates(problem) if loosely else {}
         found = [
-            _between(program, before, after, outputs, mate) for before, after in itertools.pairwise(ends)
+            _between(program, before, after, outputs, mate, further)
+            for before, after in itertools.pairwise(ends)
         ]
         bad = _bad(program, found)
         if not bad:
@@ -159,7 +162,12 @@ def _rooted(program: _Program, found: Sequence[Part]) -> list[Part]:
 
 
 def _between(
-    program: _Program, before: Cut, after: Cut, outputs: tuple[str, ...], mate: Mapping[str, str]
+    program: _Program,
+    before: Cut,
+    after: Cut,
+    outputs: tuple[str, ...],
+    mate: Mapping[str, str],
+    further: bool,
 ) -> Part:
     problem = program.problem
     valued = () if after.names == outputs else after.names
@@ -172,6 +180,8 @@ def _between(
             group(problem, mate, name, part.buffers, part.given)[:-1],
             part.buffers,
             program.same,
+            before.names,
+            further,
         )
         for name in valued
         if name in part.buffers and name not in outputs

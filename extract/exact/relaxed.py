@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from ..choice import How, Key, as_copy
 from ..cost.model import Roofline, Work
-from ..problem import Option, Problem
-
-REDUCING = frozenset({"Contract", "Reduce", "Scan", "Stream"})
+from ..problem import REDUCING, Option, Problem
 
 
 def relaxed(problem: Problem) -> float:

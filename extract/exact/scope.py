@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -112,13 +111,11 @@ class Scope:
         return found
 
     def grouped(self, root: Key) -> frozenset[Key]:
-        """A value of what is made, and all that only it is made of, in the buffers that are as good as its and in those of its
-        partial sums."""
+        """A value of what is made, and all that is counted where it is used."""
         view = self.problem.view
         for each in self.part.groups.values():
             if view.origin(root[0]) in origins(self.problem, (each.name,)):
-                found = origins(self.problem, (each.name, *itertools.chain(*each.partial)))
-                return frozenset({root, *(key for key in self.order if view.origin(key[0]) in found)})
+                return frozenset({root, *(key for key in self.order if view.origin(key[0]) in each.counted)})
         return frozenset({root})
 
     @cached_property

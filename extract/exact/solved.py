@@ -125,11 +125,16 @@ class Answer:
 
 
 def answered(
-    hosts: Hosts, part: Part, known: dict[tuple[object, ...], Solved | None], meter: Meter, loosely: bool
+    hosts: Hosts,
+    part: Part,
+    known: dict[tuple[object, ...], Solved | None],
+    meter: Meter,
+    loosely: bool,
+    further: bool = False,
 ) -> Answer:
     """The solution of a part; of those that are equal, one is solved."""
     form, keys, buffers = canonical(hosts.problem, part)
-    form = (loosely, *form)
+    form = (loosely, further, *form)
     if known.get(form) is None:
         known[form] = _solved(hosts, part, keys, buffers, meter, loosely)
     return Answer(part, keys, buffers, known[form])

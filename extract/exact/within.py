@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..choice import Key, outside
@@ -33,29 +33,41 @@ class Within(NamedTuple):
     outer: bool
 
 
-def within(scope: Scope, keys: Iterable[Key], most: float) -> list[Within]:
+def within(scope: Scope, keys: Iterable[Key], most: float) -> Mapping[Levels, list[Within]]:
     """The ways to compute one of these values within some kernel of a later part: what each reads, and the time that its
-    arithmetic takes at least, beside the last step. Those that take more than ``most`` seconds are one."""
-    found: list[Within] = []
+    arithmetic takes at least, beside the last step, at each of the levels of what is given. Those that take more than ``most``
+    seconds are one."""
+    levels = scope.levels
+    found: list[tuple[Within, tuple[float, ...]]] = []
     for key in keys:
         outer = outside(scope.problem.view.free[key[0]])
         for case in scope.cases.of(key, anywhere=True):
             search = Search(scope, case, most, Work())
             search.run(key, LABELS)
             for label, held in search.found:
-                seconds = max(0.0, search.floor(label, held))
-                if label.items()[key].head != "Read" and seconds < float("inf"):
+                if label.items()[key].head != "Read":
                     kinds = dict(held)
                     product = kinds.get("product")
                     base, copy = (product, None) if "base" in kinds else (None, product)
-                    reads = label.reads & scope.filled
-                    found.append(Within(reads, label.reads, seconds, base, copy, False, outer))
+                    way = Within(label.reads & scope.filled, label.reads, 0.0, base, copy, False, outer)
+                    if label.reads & scope.inside:
+                        found.append((way, tuple(search.floor(label, held, levels=each) for each in levels)))
+                    else:
+                        found.append((way, (search.floor(label, held),) * len(levels)))
             if search.least < float("inf"):
-                least = max(0.0, search.least)
-                found.append(Within(scope.must((key,)), 0, least, None, None, True, outer))
+                way = Within(scope.must((key,)), 0, 0.0, None, None, True, outer)
+                found.append((way, (search.least,) * len(levels)))
     # rows of a product that are kept are computed for one of these values
-    bases = {way.base for way in found} - {None}
-    return [way for way in found if way.copy is None or way.copy in bases]
+    bases = {way.base for way, _ in found} - {None}
+    kept = [each for each in found if each[0].copy is None or each[0].copy in bases]
+    return {
+        each: [
+            way._replace(seconds=max(0.0, seconds[number]))
+            for way, seconds in kept
+            if seconds[number] < float("inf")
+        ]
+        for number, each in enumerate(levels)
+    }
 
 
 def best(ways: Iterable[Within]) -> list[Within]:
@@ -75,20 +87,25 @@ class Unfilled:
     and they count all. So they do where the kernel reads a buffer that is rooted in what this part is given (:attr:`Part.rooted`):
     what was charged for computing that is of kernels of this part. To count arithmetic only is right in any case."""
 
-    def __init__(self, scope: Scope, group: Beneath, ways: Sequence[Within]) -> None:
+    def __init__(self, scope: Scope, group: Beneath, ways: Mapping[Levels, Sequence[Within]]) -> None:
+        """``ways``: at each of the levels of what the part is given."""
         self.scope, self.group = scope, group
         self.cheap = CHEAP * scope.problem.model.hardware.launch
         self.partial = [sum({scope.bits[name] for name in names}) for names in group.partial]
         others = {scope.bits[name] for name in scope.bits if name not in scope.part.rooted}
         self.rooted = sum(set(scope.bits.values()) - others)
-        self.ways = [self._ways(ways, kind) for kind in group.kinds]
+        known: dict[tuple[Within, ...], list[list[Within]]] = {}
+        for each in ways.values():
+            if tuple(each) not in known:
+                known[tuple(each)] = [self._ways(each, kind) for kind in group.kinds]
+        self.ways = {given: known[tuple(each)] for given, each in ways.items()}
 
     def at(self, level: int, given: Levels) -> list[Within]:
         """The ways at a level from 1, and at these of what is given."""
         kind, charged = self.group.kinds[level - 1], self.scope.part.charged(given)
         return [
             way
-            for way in self.ways[level - 1]
+            for way in self.ways[given][level - 1]
             if self._fits(way, kind, charged) and self.scope.given.allowed(way.marks, given)
         ]
 
@@ -96,7 +113,7 @@ class Unfilled:
         """Whether something is charged for a kernel with this way, here or in an earlier part, as ``kind`` has it. ``charged``:
         something is for what it may compute of what is given."""
         free = not charged or bool(way.reads & self.rooted)
-        if kind.partial == len(self.partial):
+        if kind.partial >= self.group.light:
             free = free and way.seconds <= self.cheap
             if kind.deep and way.some:  # it may take more
                 return True
@@ -106,9 +123,12 @@ class Unfilled:
         """Those at a level, as :meth:`_fits` tells them apart."""
         barred = sum(self.partial[: kind.partial])
         there = [way for way in ways if way.outer <= kind.outer and (way.some or not way.reads & barred)]
-        if kind.partial < len(self.partial):  # one kernel reads some of it, and nothing is charged
+        if kind.partial < len(
+            self.partial
+        ):  # one kernel reads some of it, and if that is light, nothing is charged
+            light = kind.partial < self.group.light
             there = [
-                way._replace(reads=way.reads | bit, seconds=0.0)
+                way._replace(reads=way.reads | bit, seconds=0.0 if light else way.seconds)
                 for way in there
                 for bit in bits(self.partial[kind.partial])
                 if way.some or way.reads & bit

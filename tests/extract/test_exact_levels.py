@@ -187,7 +187,7 @@ def test_every_way_to_have_a_value_is_there_at_some_level(divided: tuple[Problem
                 (0, partial, rooted), (0.0, launch / 100, 5 * launch), (False, True)
             ):
                 way = Within(reads, scope.inside, seconds, None, None, some, True)
-                unfilled = Unfilled(scope, group, [way])
+                unfilled = Unfilled(scope, group, {given: [way] for given in part.levels})
                 for given in part.levels:
                     there = [
                         (level, offered)

@@ -18,9 +18,11 @@ from tinyc.extract.exact.chains import chains, firsts, reads, stored
 from tinyc.extract.exact.covers import Cover, fewer
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.exact import exact
+from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.mates import group, mates, regular
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.proof import Effort
+from tinyc.extract.exact.solved import Meter, answered
 from tinyc.extract.problem import Problem
 from tinyc.ir.tiny import Program
 
@@ -307,6 +309,24 @@ DEEP = [
     *(("sm80", *size) for size in (*LAYERS, (512, 512, "fp32"))),  # fp32: 18 %, see docs/benchmarks.md
     *(("sm90", *size) for size in LARGE_LAYERS),
 ]
+
+
+@pytest.mark.parametrize("seed", [0, 7, 8, 24])
+def test_parts_that_look_further_know_more_of_what_is_not_filled(seed: int) -> None:
+    """Small layers, which cost hardly more than their launches: a layer that is not filled is computed again by each kernel that
+    needs it, from what its sums read."""
+    problem, start = chosen_from(stack(seed), "sm80")
+    _, best = exact(problem, start, ENOUGH)
+    assert best.optimal and problem.size <= search.SMALL
+    at, bounds = cuts(problem, regular(problem, start)), []
+    for further in (False, True):
+        division, _ = parts(problem, at, True, further)
+        hosts, meter = Hosts(problem), Meter(ENOUGH)
+        found = [answered(hosts, part, {}, meter, True, further) for part in division]
+        bounds.append(search._path(found)[0])
+        groups = [group for part in division for group in part.groups.values()]
+        assert further == any(len(group.partial) > group.light for group in groups)
+    assert 1.3 * bounds[0] < bounds[1] <= best.seconds * (1 + 1e-9)
 
 
 @pytest.mark.slow
