@@ -21,7 +21,6 @@ from ..view import Buffer, Item, Way
 from .cases import LOOPS, Case, Held
 from .covers import Cover, least
 from .floors import Floor
-from .inside import Levels
 from .scope import Contexts, Open, Scope
 
 PLAIN: Contexts = frozenset([()])
@@ -329,12 +328,11 @@ class Search:
         held: Held,
         ahead: Cover | None = None,
         enough: float = 0.0,
-        levels: Levels | None = None,
     ) -> float:
         """What a kernel that goes on from a label costs at least; see :meth:`Floor.of`."""
         work, reads = label.work, label.reads
         if ahead is None:
-            return self.floors.of(work, reads, held, levels=levels, enough=enough)
+            return self.floors.of(work, reads, held, enough=enough)
         work = tuple(map(float.__add__, work, ahead.work))
         return self.floors.of(work, reads | ahead.reads, held, whole=False, enough=enough)
 
@@ -342,7 +340,7 @@ class Search:
         """What a whole kernel costs, for each of the scope's levels."""
         levels = self.scope.levels
         if label.reads & self.scope.inside:  # how a kernel runs that goes on in another part is not known
-            return tuple(self.floors.of(label.work, label.reads, held, levels=each) for each in levels)
+            return self.floors.by_levels(label.work, label.reads, held)
         return (self.seconds(way, label, held),) * len(levels)
 
     def seconds(self, way: Way, label: Label, held: Held) -> float:

@@ -65,6 +65,17 @@ class Floor:
                 break
         return least
 
+    def by_levels(self, amounts: Amounts, reads: int, held: Held) -> tuple[float, ...]:
+        """The same of all of a kernel, at each of the scope's levels: at many of them it does the same."""
+        scope, known = self.scope, dict[object, float]()
+        found: list[float] = []
+        for levels in scope.levels:
+            what = scope.part.charged(levels), tuple(scope.given.once(reads, self.case.how, levels))
+            if what not in known:
+                known[what] = self.of(amounts, reads, held, levels=levels)
+            found.append(known[what])
+        return tuple(found)
+
     def _tiles(self, reads: int, held: Held, schedule: Schedule | None) -> bool:
         """Whether a whole kernel is of its case: it tiles a product, be it beneath what is given."""
         if self.case.name not in PRODUCTS or self.written is None or not reads & self.scope.inside:

@@ -51,7 +51,7 @@ def within(scope: Scope, keys: Iterable[Key], most: float) -> Mapping[Levels, li
                     base, copy = (product, None) if "base" in kinds else (None, product)
                     way = Within(label.reads & scope.filled, label.reads, 0.0, base, copy, False, outer)
                     if label.reads & scope.inside:
-                        found.append((way, tuple(search.floor(label, held, levels=each) for each in levels)))
+                        found.append((way, search.floors.by_levels(label.work, label.reads, held)))
                     else:
                         found.append((way, (search.floor(label, held),) * len(levels)))
             if search.least < float("inf"):
