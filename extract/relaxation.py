@@ -27,6 +27,7 @@ BEST, PLAIN, STREAMED = range(3)
 a Stream, whose scan another Stream of the kernel may share."""
 
 NONE = frozenset[int]()
+"""No keys."""
 
 TIE = 1e-6
 """Costs that differ by less, relatively, are equal: the first way found is kept."""

@@ -322,13 +322,7 @@ class Search:
             heapq.heappush(self.queue, (-state.open[0][0], self.pushed, state))
         self.pending[state].append(label)
 
-    def floor(
-        self,
-        label: Label,
-        held: Held,
-        ahead: Cover | None = None,
-        enough: float = 0.0,
-    ) -> float:
+    def floor(self, label: Label, held: Held, ahead: Cover | None = None, enough: float = 0.0) -> float:
         """What a kernel that goes on from a label costs at least; see :meth:`Floor.of`."""
         work, reads = label.work, label.reads
         if ahead is None:

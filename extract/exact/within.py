@@ -123,16 +123,18 @@ class Unfilled:
         """Those at a level, as :meth:`_fits` tells them apart."""
         barred = sum(self.partial[: kind.partial])
         there = [way for way in ways if way.outer <= kind.outer and (way.some or not way.reads & barred)]
-        if kind.partial < len(
-            self.partial
-        ):  # one kernel reads some of it, and if that is light, nothing is charged
-            light = kind.partial < self.group.light
+        if kind.partial < self.group.light:  # one kernel reads some of it, and nothing is charged
             there = [
-                way._replace(reads=way.reads | bit, seconds=0.0 if light else way.seconds)
+                way._replace(reads=way.reads | bit, seconds=0.0)
                 for way in there
                 for bit in bits(self.partial[kind.partial])
                 if way.some or way.reads & bit
             ]
+        elif kind.partial < len(
+            self.partial
+        ):  # some kernel reads some of it, not always the one that is charged
+            sources = self.partial[kind.partial]
+            there = [way._replace(reads=way.reads | bit) for way in there for bit in bits(sources)]
         apart: dict[tuple[bool, bool, bool], list[Within]] = {}
         for way in there:
             what = bool(way.reads & self.rooted), way.seconds <= self.cheap, way.some

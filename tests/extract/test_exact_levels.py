@@ -12,7 +12,7 @@ from kernel_examples import ENOUGH, check_runs, chosen_from
 import tinyc
 from tinyc.bench.programs import transformer
 from tinyc.extract.choice import Key, outside
-from tinyc.extract.exact.cuts import cuts
+from tinyc.extract.exact.cuts import Cut, cuts
 from tinyc.extract.exact.exact import assembled
 from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.inside import INSIDE, Beneath, Kind, Levels, combined
@@ -202,3 +202,26 @@ def test_every_way_to_have_a_value_is_there_at_some_level(divided: tuple[Problem
                         assert charge <= seconds and (deep or (charge == 0 and free))
                         seen.add((deep, charge > 0, part.charged(given)))
     assert len(seen) >= 5
+
+
+def test_the_kernel_that_is_charged_need_not_read_what_the_sums_read(
+    divided: tuple[Problem, list[Part]],
+) -> None:
+    """Another one may, in a later part than that in which what is charged here is counted no more."""
+    problem, plain = divided
+    at = [Cut(part.given, part.prices) for part in plain[1:]]
+    division, _ = parts(problem, at, True, True)
+    seconds, seen = 5 * problem.model.hardware.launch, 0
+    for part in division[1:-1]:
+        scope = Scope(problem, part, True)
+        for group in part.groups.values():
+            way = Within(0, 0, seconds, None, None, False, True)
+            unfilled = Unfilled(scope, group, {given: [way] for given in part.levels})
+            sources = {scope.bits[name] for names in group.partial[group.light :] for name in names}
+            for level, kind in enumerate(group.kinds, 1):
+                if group.light <= kind.partial < len(group.partial) and kind.outer and kind.deep:
+                    offered = unfilled.at(level, part.levels[0])
+                    assert offered and all(each.reads in sources for each in offered)
+                    assert all(unfilled.charge(each, level) == seconds for each in offered)
+                    seen += 1
+    assert seen

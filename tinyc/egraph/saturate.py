@@ -214,9 +214,8 @@ def _spent(report: PhaseReport, grew_most: str, budget: Budget) -> list[Diagnost
 
 def _rule_error(file: str, message: str) -> TinycError:
     path = Path(file)
-    message = re.sub(
-        r" of (?:/\S*/)?\d+:", ":", message
-    )  # the number of a file in memory; egglog 14 gives its path
+    # a file in memory has a number; egglog 14 gives its path
+    message = re.sub(r" of (?:/\S*/)?\d+:", ":", message)
     suggestion = "correct the rule file; rules/schema.egg lists the constructors and their arguments"
     places = re.findall(r"In (\d+):\d+(?:-\d+)*(?:-\d+:\d+)?: ?(.*)", message)
     line = int(places[0][0]) if places else None
