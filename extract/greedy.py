@@ -41,7 +41,7 @@ def extract(problem: Problem, shares: Mapping[str, int] | None = None) -> Soluti
 
     ``shares``: of a solution of the same problem with fewer values stored, which saves finding them.
     """
-    if any(output not in problem.view.buffers for output in problem.view.graph.outputs):
+    if not _known(problem):
         return None
     problem, first = _without_streams(problem)
     best: Choice | None = None
@@ -57,6 +57,16 @@ def extract(problem: Problem, shares: Mapping[str, int] | None = None) -> Soluti
     if shared is not None and (best is None or shared.seconds < best.seconds):
         best = shared
     return None if best is None else Solution(best, shares)
+
+
+def rough(problem: Problem) -> Choice | None:
+    """What the first passes find, for a search to begin with that finds better; None as of :func:`extract`."""
+    return _without_streams(problem)[1] if _known(problem) else None
+
+
+def _known(problem: Problem) -> bool:
+    """Whether the e-graph has a buffer for each output."""
+    return all(output in problem.view.buffers for output in problem.view.graph.outputs)
 
 
 def _without_streams(problem: Problem) -> tuple[Problem, Choice | None]:

@@ -14,12 +14,13 @@ from tinyc.ir.tiny import Program
 from .choice import Choice
 from .chosen import ChosenClass, chosen_classes
 from .cost.model import CostModel
-from .exact.exact import exact
+from .exact.exact import CLOSE, exact
 from .exact.proof import GREEDY, Effort, Proof, unproven
-from .greedy import extract, improve
+from .greedy import extract, improve, rough
 from .problem import Problem
 from .regions import Built, build
 from .report.decisions import Deferred, Known, Later, decide, no_decisions
+from .uncollected import uncollected
 from .view import View, input_dtypes
 
 MAX_STORING_ROUNDS = 4
@@ -47,6 +48,11 @@ class Found:
     proof: Proof | None = None
 
 
+LONG = 3_000
+"""Options from which on a search begins with what the first passes find, three blocks of a transformer: the others take as
+long as the search, which finds better."""
+
+
 Legality = Callable[[Region], str | None]
 
 
@@ -54,6 +60,7 @@ def _any(region: Region) -> str | None:
     return None
 
 
+@uncollected()
 def extract_program(
     program: Program,
     graph: Graph | None,
@@ -79,10 +86,18 @@ def extract_program(
     def wrong(region: Region) -> str | None:
         return fault(region) or legal(region)
 
-    best = _cheapest(program, view, model, wrong)
-    if best is None:
-        return Found(None, {}, malformed, None)
-    choice, extracted, problem, proof = _proved(program, view, best, effort, wrong, finished)
+    problem = _problem(program, view, model)
+    best = _begun(program, problem, wrong) if effort and problem.size > LONG else None
+    proved = None if best is None else _proved(program, view, best, effort, wrong, finished, hasty=True)
+    if proved is None or proved[3].gap > CLOSE:
+        best = _cheapest(program, problem, wrong)
+        if best is None:
+            return Found(None, {}, malformed, None)
+        if proved is None or best[0].seconds < proved[0].seconds:
+            left = effort if proved is None else effort.less(proved[3].time_s)
+            again = _proved(program, view, best, left, wrong, finished)
+            proved = again if proved is None else (*again[:3], again[3].after(proved[3]))
+    choice, extracted, problem, proof = proved
     faults = (f"{region.name}, {text}" for region in extracted.regions if (text := wrong(region)))
     fused = _fused(program, view, choice, extracted)
     classes = chosen_classes(program, view, choice, extracted.regions)
@@ -98,16 +113,29 @@ def extract_program(
     return Found(extracted, fused, malformed, next(faults, None), classes, view, choice, later, proof)
 
 
-def _cheapest(
-    program: Program, view: View, model: CostModel, wrong: Legality
-) -> tuple[Choice, Extracted, Problem] | None:
+def _begun(program: Program, problem: Problem, wrong: Legality) -> tuple[Choice, Extracted, Problem] | None:
+    """What the search begins with where a program is long: what the first passes find; None where that cannot be built as it
+    is."""
+    choice = rough(problem)
+    if choice is None:
+        return None
+    built = build(program, problem.view, choice, problem.rows)
+    return None if built.repeated | _refused(built, wrong) else (choice, built.extracted, problem)
+
+
+def _problem(program: Program, view: View, model: CostModel) -> Problem:
     sizes = {}
     for number, port in enumerate(program.inputs):
         size = program.types[port.node].dtype.itemsize
         for extent in program.types[port.node].shape:
             size *= int(extent)
         sizes[number] = size
-    problem = Problem(view, model, sizes)
+    return Problem(view, model, sizes)
+
+
+def _cheapest(
+    program: Program, problem: Problem, wrong: Legality
+) -> tuple[Choice, Extracted, Problem] | None:
     shares: Mapping[str, int] | None = None
     best: tuple[Choice, Extracted, Problem] | None = None
     for _ in range(MAX_STORING_ROUNDS):
@@ -115,12 +143,12 @@ def _cheapest(
         if found is None:
             return best
         choice, shares = found.choice, found.shares
-        built = build(program, view, choice, problem.rows)
+        built = build(program, problem.view, choice, problem.rows)
         best = choice, built.extracted, problem
         refused = built.repeated | _refused(built, wrong)
         if refused <= problem.stored:
             choice = improve(problem, choice)
-            built = build(program, view, choice, problem.rows)
+            built = build(program, problem.view, choice, problem.rows)
             kept = built.repeated | _refused(built, wrong) <= problem.stored
             return (choice, built.extracted, problem) if kept else best
         problem = problem.storing(problem.stored | refused)
@@ -134,7 +162,8 @@ def _proved(
     effort: Effort,
     wrong: Legality,
     finished: Callable[[Extracted], float] | None,
-) -> tuple[Choice, Extracted, Problem, Proof | None]:
+    hasty: bool = False,
+) -> tuple[Choice, Extracted, Problem, Proof]:
     """The exact choice, where it is better than the greedy one and can be built, and what is known of it. Reductions that
     the greedy choice had to store stay stored; where the exact one computes others twice, they are stored as well, and
     the bound is that of the problem before."""
@@ -143,7 +172,7 @@ def _proved(
         return start, extracted, problem, unproven(problem, start)
     stored, proof = problem, None
     for _ in range(MAX_STORING_ROUNDS):
-        choice, found = exact(stored, start, effort)
+        choice, found = exact(stored, start, effort, hasty)
         proof = proof or found
         if choice is start:
             break

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..choice import Choice, Kernel
 from ..problem import Problem
+from ..uncollected import uncollected
 from .chains import stored
 from .cuts import Cut, cuts
 from .hosts import Hosts
@@ -25,7 +26,7 @@ from .ilp import TOLERANCE
 from .inside import Levels, combined
 from .mates import regular
 from .parts import parts
-from .proof import Effort, Proof
+from .proof import Effort, Proof, unproven
 from .relaxed import relaxed
 from .rounded import Picked, rounded
 from .solved import Answer, Meter, Solved, answered
@@ -43,7 +44,8 @@ LARGE = 500
 """Options of a part that is put together of others."""
 
 
-def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proof]:
+@uncollected()
+def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) -> tuple[Choice, Proof]:
     """The cheapest choice for ``problem`` that is found, never dearer than ``start``, and what is known of it. A small
     program is looked at whole, a large one in parts: where two of them do not agree on what is between them, they are looked
     at as one.
@@ -61,6 +63,8 @@ def exact(problem: Problem, start: Choice, effort: Effort) -> tuple[Choice, Proo
     at, loosely = cuts(problem, guide) if large else [], large
     while True:
         division, at = parts(problem, at, loosely, further)
+        if hasty and any(len(part.options) > LARGE for part in division):
+            return start, unproven(problem, start)
         answers = [answered(hosts, part, known, meter, loosely, further) for part in division]
         least, states = _path(answers)
         bound = max(bound, least)

@@ -70,11 +70,12 @@ def _behind(problem: Problem, name: str, other: str) -> bool:
 def regular(problem: Problem, choice: Choice) -> Choice:
     """Like ``choice``, but with layers that read alike: the last of a chain of mates is stored where another one is. Or the
     greedy choice with no rows of a product kept, which it keeps here and there, if that costs less so."""
+    mate = mates(problem)
+    guides = [_lasts(problem, mate, choice)]
     plain = problem.without_rows()
-    other = Pass(plain).solve()
-    guides = [_lasts(problem, choice)]
+    other = Pass(plain).solve() if problem.rows else None
     if other is not None:
-        kernels = _lasts(plain, other).kernels
+        kernels = _lasts(plain, mate, other).kernels
         again = [priced(problem, kernel.buffer, kernel.way, kernel.items) for kernel in kernels]
         found = tuple(kernel for kernel in again if kernel is not None)
         if len(found) == len(kernels):
@@ -82,8 +83,7 @@ def regular(problem: Problem, choice: Choice) -> Choice:
     return min(guides, key=lambda guide: guide.seconds)
 
 
-def _lasts(problem: Problem, choice: Choice) -> Choice:
-    mate = mates(problem)
+def _lasts(problem: Problem, mate: Mapping[str, str], choice: Choice) -> Choice:
     filled = frozenset(kernel.buffer.cls for kernel in choice.kernels)
     old = frozenset(name for name in filled if name in mate)
     new = frozenset(last(mate, name) for name in old)

@@ -121,11 +121,10 @@ def parts(
     """The program, first things first, in parts between the cuts ``at``, and those of them that could be used: cut ``n`` is
     between the parts n and n + 1. ``further``: with more levels of what is made, see :func:`~tinyc.extract.exact.inside.beneath`."""
     outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
-    at = list(at)
+    at, mate = list(at), mates(problem) if loosely else {}
     while True:
         program = _Program(problem, [cut.names for cut in at])
         ends = [Cut((), ()), *at, Cut(outputs, (0.0,) * len(outputs))]
-        mate = mates(problem) if loosely else {}
         found = [
             _between(program, before, after, outputs, mate, further)
             for before, after in itertools.pairwise(ends)

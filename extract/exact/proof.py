@@ -20,6 +20,10 @@ class Effort:
     def __bool__(self) -> bool:
         return self.seconds > 0 and self.steps > 0
 
+    def less(self, seconds: float) -> Effort:
+        """What is left when so many seconds are spent."""
+        return Effort(max(0.0, self.seconds - seconds), self.steps)
+
     @property
     def unhurried(self) -> Effort:
         """With time for a machine that is slower than it was."""
@@ -38,7 +42,7 @@ class Proof:
         seconds: the choice's estimate.
         bound: no choice is estimated at less.
         optimal: there is none that costs less.
-        start: the estimate of the greedy choice.
+        start: the estimate of the greedy choice with which the search began, which is a rough one where a program is long.
         time_s: that the search took.
         parts, distinct: into how many the program was cut, and how many of them differ.
         kernels: that were weighed.
@@ -72,6 +76,21 @@ class Proof:
         optimal = self.bound >= choice.seconds * (1 - TOLERANCE)
         limit = "" if optimal else why if self.limit in ("", "parts") else self.limit
         return replace(self, seconds=choice.seconds, optimal=optimal, limit=limit)
+
+    def after(self, other: Proof) -> Proof:
+        """With what another search of the same program has shown before."""
+        bound = max(self.bound, other.bound)
+        optimal = bound >= self.seconds * (1 - TOLERANCE)
+        return replace(
+            self,
+            bound=self.seconds if optimal else bound,
+            optimal=optimal,
+            time_s=self.time_s + other.time_s,
+            kernels=self.kernels + other.kernels,
+            variables=self.variables + other.variables,
+            cuts=self.cuts + other.cuts,
+            limit="" if optimal else other.limit if self.limit == "greedy" else self.limit,
+        )
 
 
 def unproven(problem: Problem, choice: Choice) -> Proof:

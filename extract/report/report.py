@@ -149,7 +149,7 @@ class SearchReport:
     Attributes:
         optimal: no choice of kernels is estimated at less.
         gap: by which share of the estimate another could be cheaper at most.
-        greedy_s, exact_s: what the greedy choice is estimated at, and the one that was taken.
+        greedy_s, exact_s: what the greedy choice is estimated at with which the search began, and the one that was taken.
         time_s: that the exact search took.
         kernels, variables: that were weighed, and of the integer programs.
         limit: what ended the search before a proof: "seconds", "steps", "nodes", "parts"; or why its choice was not taken:

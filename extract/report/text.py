@@ -108,7 +108,7 @@ def searched(search: SearchReport) -> str:
         said = f"Another choice of kernels could be estimated at {share(search.gap)} less at most{ended}."
     if search.exact_s < search.greedy_s * (1 - 1e-6):
         said += (
-            f" The greedy one was at {seconds(search.greedy_s)}, this one is at {seconds(search.exact_s)}."
+            f" It began with kernels at {seconds(search.greedy_s)}, these are at {seconds(search.exact_s)}."
         )
     return said
 

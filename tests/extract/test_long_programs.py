@@ -1,0 +1,53 @@
+"""Where the search begins in a long program: with what two greedy passes find, as far as that is good for."""
+
+from __future__ import annotations
+
+import pytest
+from kernel_examples import chosen_from, saturated
+
+import tinyc
+from tinyc.bench.programs import transformer
+from tinyc.extract.cost.hardware import hardware
+from tinyc.extract.cost.model import Roofline
+from tinyc.extract.exact.exact import CLOSE, exact
+from tinyc.extract.exact.proof import Effort
+from tinyc.extract.greedy import rough
+from tinyc.extract.program import LONG, extract_program
+
+EFFORT = Effort(600.0, 100_000)
+
+
+def blocks(number: int, tokens: int, width: int, dtype: str) -> tinyc.Program:
+    function, shapes = transformer(number, tokens, width)
+    return tinyc.trace(function, **{name: tinyc.spec(dtype, shape) for name, shape in shapes.items()})
+
+
+@pytest.mark.parametrize(
+    ("program", "target"),
+    [((5, 512, 512, "fp32"), "sm80"), ((6, 40, 72, "fp32"), "cpu")],
+)
+def test_a_long_program_is_not_dearer_than_all_greedy_passes_find(
+    program: tuple[int, int, int, str], target: str
+) -> None:
+    traced = blocks(*program)
+    problem, greedy = chosen_from(traced, target)
+    assert problem.size > LONG
+    found = extract_program(traced, saturated(traced, target), Roofline(hardware(target)), effort=EFFORT)
+    assert found.proof is not None
+    first = rough(problem)
+    assert first is not None
+    assert found.proof.start == pytest.approx(first.seconds)
+    assert found.proof.seconds <= greedy.seconds * (1 + 1e-9)
+    assert found.proof.gap <= CLOSE
+
+
+def test_a_rough_start_that_leaves_large_parts_is_not_searched_from() -> None:
+    traced = blocks(4, 64, 128, "fp16")
+    problem, greedy = chosen_from(traced, "sm80")
+    start = rough(problem)
+    assert start is not None
+    assert start.seconds > 2 * greedy.seconds
+    choice, proof = exact(problem, start, EFFORT, hasty=True)
+    assert choice is start
+    assert proof.bound == 0
+    assert proof.kernels == 0
