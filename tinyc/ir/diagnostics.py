@@ -170,6 +170,17 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "E1703", "no code could be generated for a kernel", "please report it with the program"
         ),
         "OutOfMemory": Entry("E1704", "memory ended", "use smaller shapes or a smaller budget"),
+        "PtxInvalid": Entry(
+            "E1705",
+            "a PTX text is malformed, or holds what the emulator does not know",
+            "keep to what docs/emulator.md names",
+        ),
+        "EmulationStopped": Entry(
+            "E1706", "an emulated kernel ran longer than its limit", "emulate smaller shapes, or raise limit"
+        ),
+        "CudaRefused": Entry(
+            "E1707", "a CUDA source does not compile", "correct the source at the lines of NVRTC's log"
+        ),
         "FileUnreadable": Entry("E1801", "a file cannot be read", "check its path and permissions"),
         "Usage": Entry("E1802", "the command line is wrong", "see tinyc COMMAND --help"),
         "InvalidSetting": Entry(
