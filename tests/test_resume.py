@@ -14,11 +14,12 @@ from region_documents import conv
 import tinyc
 from tinyc.cli import main
 from tinyc.compiler import STAGES
+from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.document import dumps
 from tinyc.ir.evaluate import evaluate
 from tinyc.ir.tiny import Program
 from tinyc.ir.verify import bind
-from tinyc.stages import program_stage
+from tinyc.stages import program_stage, stages_of
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "docs" / "examples").glob("*.json"))
 Dump = dict[str, Any]
@@ -79,9 +80,18 @@ def test_dumps_are_strict_json_under_the_stage_s_name(stage: str) -> None:
     def refuse(text: str) -> None:
         raise AssertionError(text)
 
-    compiled = tinyc.optimize_and_compile(str(EXAMPLES[0]))
+    compiled = tinyc.optimize_and_compile(str(EXAMPLES[0]), "sm80" if stage == "cu" else "cpu")
     document = json.loads(compiled.dump(stage), parse_constant=refuse)
     assert list(document) == [stage]
+
+
+@pytest.mark.parametrize(("target", "stage"), [("cpu", "cu"), ("sm80", "llvm"), ("sm90", "llvm")])
+def test_the_source_of_another_target_is_no_stage(target: str, stage: str) -> None:
+    compiled = tinyc.optimize_and_compile(str(EXAMPLES[0]), target)
+    with pytest.raises(TinycError) as caught:
+        compiled.dump(stage)
+    assert caught.value.kind == "TargetUnavailable"
+    assert ("llvm" if target == "cpu" else "cu") in caught.value.suggestion
 
 
 def test_stages_before_the_regions_are_gone_after_them() -> None:
@@ -306,15 +316,15 @@ def test_the_command_line_goes_on_from_a_dump(capsys: pytest.CaptureFixture[str]
     example = str(next(path for path in EXAMPLES if path.stem == "gemm_bias_relu"))
     symbols = tinyc.load(example).symbols
     shapes = [word for symbol in symbols for word in ("--shape", f"{symbol}=24")]
-    assert main(["compile", example, *shapes, f"--dump={','.join(STAGES)}", "--out", "out"]) == 0
+    assert main(["compile", example, *shapes, f"--dump={','.join(stages_of('cpu'))}", "--out", "out"]) == 0
     capsys.readouterr()
     written = sorted(path.name for path in Path("out").iterdir())
     assert [name for name in written if name.endswith(".json")] == [
-        f"{number:02d}-{stage}.json" for number, stage in enumerate(STAGES, 1) if stage != "llvm"
+        f"{number:02d}-{stage}.json" for number, stage in enumerate(stages_of("cpu"), 1) if stage != "llvm"
     ]
     for stage in ("tiny", "region", "plan"):
         (file,) = Path("out").glob(f"*-{stage}.json")
-        for after in STAGES[STAGES.index(stage) :]:
+        for after in stages_of("cpu")[STAGES.index(stage) :]:
             if after == "llvm":
                 continue
             (wanted,) = Path("out").glob(f"*-{after}.json")

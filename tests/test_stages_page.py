@@ -24,7 +24,7 @@ def test_every_stage_has_a_section_and_a_row_in_pipeline_order() -> None:
 
 
 def test_files_bear_the_number_of_their_stage() -> None:
-    named = re.findall(r"\b(\d\d)-(\w+?)(?:\.json|-KERNEL\.ll)", PAGE)
+    named = re.findall(r"\b(\d\d)-(\w+?)(?:\.json|-KERNEL\.(?:ll|cu))", PAGE)
     assert {stage for _, stage in named} == set(STAGES)
     assert all(int(number) == STAGES.index(stage) + 1 for number, stage in named)
 

@@ -35,11 +35,15 @@ from .measured import measure
 from .pipeline import Built, Options, compile_continued, compile_program, machine
 from .resume import Continued, is_dump, read_dump
 from .settings import read_settings
-from .stages import OF_PROGRAM, STAGES, check_stage, extracted_stage, program_stage
+from .stages import OF_PROGRAM, STAGES, check_stage, code_stage, extracted_stage, program_stage
 
 if TYPE_CHECKING:
+    from tinyc.codegen.cpu import CpuKernel
+    from tinyc.codegen.cuda import CudaKernel
+    from tinyc.codegen.emulator import Delivery
     from tinyc.explain.explanation import Explanation
     from tinyc.runtime.cpu import Executable
+    from tinyc.runtime.emulated import Emulation
 
 DRAWINGS = ("program", "regions", "classes")
 """What :meth:`Compiled.draw` draws."""
@@ -78,8 +82,9 @@ def optimize_and_compile(
     Args:
         program: a Program (``tinyc.load``, ``tinyc.trace``), a path, or a parsed document. A dump of the stages
             region and plan is compiled as it stands: nothing is optimised.
-        target: "cpu", "sm80", "sm90", or "auto" (what this machine has; today always "cpu"). For sm80 and sm90
-            there are Regions, Plans and the report so far; calling it raises TargetUnavailable.
+        target: "cpu", "sm80", "sm90", or "auto" (what this machine has; today always "cpu"). Programs for sm80 and sm90
+            are run by :meth:`Compiled.emulate`; calling them raises TargetUnavailable. Their kernels are loops so far:
+            Plans do not steer them.
         shapes: sizes of symbols. The rest bind from the arguments of the first call, which compiles then.
         rules: extra ``.egg`` files or folders, added to the built-in ones.
         without: rulesets, or single rules, to leave out. also: rulesets that are off by default, to switch on.
@@ -177,6 +182,36 @@ class Compiled:
         results = deliver(self.signature, play(built.extracted, given), kind)
         return results[0] if len(results) == 1 else results
 
+    def emulate(self, *args: Any, delivery: Delivery = "late", seed: int = 0, **kwargs: Any) -> Emulation:
+        """A program for sm80 or sm90 on the CPU: the PTX that NVRTC makes of its kernels, watched (docs/emulator.md).
+
+        The result's ``outputs`` are those of a call, always a tuple; ``findings`` say what is wrong with a kernel, and are
+        empty where nothing is; ``counters`` are by the name of the Region. ``delivery``: when copies that run beside the
+        threads arrive: "late", "early", or "random" by ``seed``. An input called so is given by its place.
+
+        Raises TinycError as a call does, TargetUnavailable for "cpu" or without NVRTC, InvalidArgument for another delivery.
+        """
+        from tinyc.codegen.emulator import DELIVERIES
+        from tinyc.runtime.emulated import emulate_program  # not needed by those who only call
+
+        if delivery not in DELIVERIES:
+            raise TinycError(
+                "InvalidArgument",
+                f"there is no delivery {show(delivery)}",
+                f"it is one of {', '.join(DELIVERIES)}",
+                at={"layer": "compiler", "value": delivery},
+            )
+        given, kind, built = self._receive(args, kwargs)
+        if built.cuda is None:
+            raise TinycError(
+                "TargetUnavailable",
+                "what is emulated is code for a GPU, and this program is for cpu",
+                'compile it with target="sm80"',
+                at={"layer": "compiler", "value": self._options.target},
+            )
+        result = emulate_program(built.cuda, given, delivery, seed)
+        return replace(result, outputs=tuple(deliver(self.signature, list(result.outputs), kind)))
+
     def _receive(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], str, Built]:
         """The arguments as arrays, the kind they are of, and the binding of the symbols that they ask for."""
         arrays, kind, copied = receive(self.signature, place_arguments(self.signature, args, kwargs))
@@ -249,10 +284,11 @@ class Compiled:
     @property
     def kernels(self) -> tuple[KernelInfo, ...]:
         built = self._ready("kernels")
-        code, regions = self._code(built).kernels, built.extracted.regions
+        code: Sequence[CpuKernel | CudaKernel] = (built.cuda or self._code(built)).kernels
+        regions, mark = built.extracted.regions, "//" if built.cuda else ";"
         sharing: dict[str, list[str]] = {}
         for kernel, region in zip(code, regions, strict=True):
-            sharing.setdefault(kernel.name, []).append(f"; Region {region.name}\n")
+            sharing.setdefault(kernel.name, []).append(f"{mark} Region {region.name}\n")
         return tuple(
             KernelInfo(kernel.name, "".join(sharing[kernel.name]) + kernel.source, region, plan)
             for kernel, region, plan in zip(code, regions, built.extracted.plans, strict=True)
@@ -276,10 +312,18 @@ class Compiled:
             latest = self._latest.program if self._latest else None
             return dumps(program_stage(stage, latest or self._program))
         built = self._ready("dump")
-        if stage == "llvm":
+        if stage in ("llvm", "cu"):
+            own = code_stage(self._options.target)
+            if stage != own:
+                raise TinycError(
+                    "TargetUnavailable",
+                    f"{self._options.target} has no stage {stage}",
+                    f"the source for {self._options.target} is stage {own}",
+                    at={"layer": "compiler", "value": stage},
+                )
             return dumps(
                 {
-                    "llvm": [
+                    stage: [
                         {"region": kernel.region.name, "symbol": kernel.name, "source": kernel.source}
                         for kernel in self.kernels
                     ]
@@ -317,8 +361,8 @@ class Compiled:
         if built.executable is None:
             raise TinycError(
                 "TargetUnavailable",
-                f"no code is generated for {self._options.target} yet",
-                'use target="cpu" to run; report, plan and dump("region") work for every target',
+                f"nothing here runs code for {self._options.target}",
+                'use target="cpu", or emulate(...), which takes what a call takes',
                 at={"layer": "compiler", "value": self._options.target},
             )
         return built.executable

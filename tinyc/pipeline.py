@@ -47,6 +47,7 @@ from .settings import read_settings
 
 if TYPE_CHECKING:
     from tinyc.runtime.cpu import Executable
+    from tinyc.runtime.emulated import CudaProgram
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Options:
 @dataclass(frozen=True)
 class Built:
     """One binding of the symbols, compiled. ``program``: None where it goes on from a dump of Regions.
-    ``executable``: None for targets that have no code yet. ``classes``: where the kernels' values were chosen from,
+    ``executable``: None for GPUs, and where no code was asked for. ``cuda``: the kernels for a GPU. ``classes``: where the kernels' values were chosen from,
     empty where nothing was. ``ranked``: Region name -> the Plans that were weighed for it, the chosen one first."""
 
     program: Program | None
@@ -84,6 +85,7 @@ class Built:
     executable: Executable | None
     classes: tuple[ChosenClass, ...] = ()
     ranked: Mapping[str, tuple[RankedPlan, ...]] = field(default_factory=dict)
+    cuda: CudaProgram | None = None
 
 
 class _Clock:
@@ -131,6 +133,7 @@ def compile_program(program: Program, options: Options, code: bool = True) -> Bu
     extracted = planned.extracted
     clock.lap("extract")
     executable = _executable(extracted, options.target) if code else None
+    cuda = _cuda(extracted, options.target) if code else None
     clock.lap("codegen")
     report = make_report(
         options.target,
@@ -142,7 +145,7 @@ def compile_program(program: Program, options: Options, code: bool = True) -> Bu
         tuple(warnings),
         clock.seconds,
         fallback,
-        _symbols(executable),
+        _symbols(executable or cuda),
         decide=no_decisions if fallback else found.decide,
         ranked=planned.ranked,
         rulesets={rule.name: rule.ruleset for rule in rules.rules},
@@ -153,14 +156,16 @@ def compile_program(program: Program, options: Options, code: bool = True) -> Bu
         search=None if fallback else search_of(found.proof),
     )
     classes = () if fallback else found.classes
-    built = Built(program, signature_of(program), extracted, report, executable, classes, planned.ranked)
+    built = Built(
+        program, signature_of(program), extracted, report, executable, classes, planned.ranked, cuda
+    )
     return built
 
 
 def compile_continued(continued: Continued, options: Options) -> Built:
     """Code for Regions and Plans that were read from a dump: nothing is optimised. Raises TinycError."""
     clock, extracted = _Clock(), continued.extracted
-    executable = _executable(extracted, options.target)
+    executable, cuda = _executable(extracted, options.target), _cuda(extracted, options.target)
     clock.lap("codegen")
     report = make_report(
         options.target,
@@ -172,9 +177,9 @@ def compile_continued(continued: Continued, options: Options) -> Built:
         (),
         clock.seconds,
         False,
-        _symbols(executable),
+        _symbols(executable or cuda),
     )
-    return Built(None, continued.signature, extracted, report, executable)
+    return Built(None, continued.signature, extracted, report, executable, cuda=cuda)
 
 
 def _survivors(built: Built, options: Options) -> Mapping[str, int] | None:
@@ -241,8 +246,16 @@ def _executable(extracted: Extracted, target: str) -> Executable | None:
     return Executable(extracted, read_settings().num_threads)
 
 
-def _symbols(executable: Executable | None) -> tuple[str, ...]:
-    return tuple(kernel.name for kernel in executable.kernels) if executable else ()
+def _cuda(extracted: Extracted, target: str) -> CudaProgram | None:
+    if target == "cpu":
+        return None
+    from tinyc.runtime.emulated import cuda_program
+
+    return cuda_program(extracted, target)
+
+
+def _symbols(code: Executable | CudaProgram | None) -> tuple[str, ...]:
+    return tuple(kernel.name for kernel in code.kernels) if code else ()
 
 
 def _findings(found: Found, users: bool, warned: bool) -> list[Diagnostic]:

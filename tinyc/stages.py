@@ -27,11 +27,21 @@ from tinyc.ir.schedule_json import plan_to_json
 from tinyc.ir.signature import Signature, signature_to_json
 from tinyc.ir.tiny import Program
 
-STAGES = ("frontend", "tiny", "indexbook", "poly_view", "region", "analysis", "plan", "exec", "llvm")
-"""What ``dump`` and ``--dump`` know, in pipeline order."""
+STAGES = ("frontend", "tiny", "indexbook", "poly_view", "region", "analysis", "plan", "exec", "llvm", "cu")
+"""What ``dump`` and ``--dump`` know, in pipeline order. The last two are code: of the CPU, and of GPUs."""
 
 OF_PROGRAM = frozenset({"frontend", "tiny", "indexbook", "poly_view"})
 """The stages before the e-graph: symbols may be unbound there, and a dumped Region has none of them."""
+
+
+def code_stage(target: str) -> str:
+    """The stage that holds a target's source."""
+    return "llvm" if target in ("cpu", "auto") else "cu"
+
+
+def stages_of(target: str) -> tuple[str, ...]:
+    """The stages that a program for ``target`` has."""
+    return tuple(stage for stage in STAGES if stage not in ("llvm", "cu") or stage == code_stage(target))
 
 
 def program_stage(stage: str, program: Program) -> dict[str, Any]:

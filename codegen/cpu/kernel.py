@@ -13,13 +13,13 @@ from tinyc.ir.plan import Plan
 from tinyc.ir.region import Binary, Reduce, Region, Stream, Unary
 from tinyc.ir.schedule_names import Scope
 
+from ..prepare import describe, simplify
 from . import scalar
 from .contraction import emit_contraction
 from .emit import Emitter
 from .host import Host, host
 from .library import library
 from .loops import emit_loops
-from .prepare import describe, simplify
 from .walk import emit_walk
 
 #: work that is worth handing to another thread, in operations on one element: about 100 microseconds
@@ -156,4 +156,4 @@ def _module(region: Region, emitter: Emitter) -> str:
     arguments = ", ".join(f"ptr {name}" for name in (*inputs, *outputs, "%scratch"))
     body += [f"  call void @body({arguments}, i64 %begin, i64 %end)", "  ret void", "}", ""]
     text = "\n".join([library(emitter.used, emitter.host), *emitter.functions, *body])
-    return "\n".join([*describe(region), "", text, *_declarations(text), *emitter.metadata, ""])
+    return "\n".join([*describe(region, ";"), "", text, *_declarations(text), *emitter.metadata, ""])

@@ -141,7 +141,8 @@ def test_gpu_targets_report_and_do_not_run_yet(target: str) -> None:
     assert compiled.report.target == target and target in str(compiled.report)
     assert strict(compiled.dump("region"))["region"] and strict(compiled.dump("plan"))["plan"]
     arrays = [np.ones(shape, np.float32) for shape in ((150, 70), (70, 130), (130,))]
-    for attempt in (lambda: compiled(*arrays), lambda: compiled.kernels, lambda: compiled.dump("llvm")):
+    assert all(kernel.source.count(f" {kernel.name}(") == 1 for kernel in compiled.kernels)
+    for attempt in (lambda: compiled(*arrays), lambda: compiled.executable, lambda: compiled.dump("llvm")):
         with pytest.raises(TinycError) as caught:
             attempt()
         assert caught.value.kind == "TargetUnavailable" and target in caught.value.why

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tinyc.ir.diagnostics import TinycError
-from tinyc.ir.signature import signature_of
+from tinyc.ir.signature import Signature, signature_of
 from tinyc.settings import Settings
 
 from .compiling import FILE, about, compile_options, compile_source, open_source, unique, warn
@@ -18,9 +18,10 @@ from .files import array_bytes, npy_bytes, read_array, write_files
 if TYPE_CHECKING:
     from tinyc.compiler import Compiled
     from tinyc.extract.cost.measurements import Measurement
+    from tinyc.ir.tiny import Program
 
 #: the stages that hold the source of each kernel -> the suffix of its file
-SOURCES = {"llvm": "ll"}
+SOURCES = {"llvm": "ll", "cu": "cu"}
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -46,7 +47,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     command.add_argument(
         "--input",
         metavar="NAME=FILE.npy",
-        type=_named_file,
+        type=named_file,
         action="append",
         default=[],
         help="one per input",
@@ -71,7 +72,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def compile_file(args: argparse.Namespace, settings: Settings) -> int:
-    stages = args.dump or (tuple(SOURCES) if args.out else ())
+    from tinyc.stages import code_stage  # heavy, and not needed for --help
+
+    stages = args.dump or ((code_stage(args.target),) if args.out else ())
     compiled = compile_source(args, args.file, partial=bool(stages) and _before_binding(stages))
     if args.out:
         with about(args.file):
@@ -91,24 +94,14 @@ def compile_file(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def run_file(args: argparse.Namespace, settings: Settings) -> int:
-    paths = unique(args.input, "--input")
-    opened = open_source(args.file)
-    compiled = compile_source(args, args.file, opened, partial=True) if isinstance(opened, dict) else None
-    signature = compiled.signature if compiled else signature_of(opened)  # type: ignore[arg-type]
+    opened, compiled, signature = opened_for_arrays(args)
     types = {argument.name: argument for argument in signature.inputs}
-    if unknown := sorted(set(paths) - set(types)):
-        why = f"the program has no input named {', '.join(unknown)}"
-        raise TinycError("InputMismatch", why, f"its inputs are {', '.join(types)}", {"file": args.file})
-    if missing := [name for name in types if name not in paths]:
-        why = f"nothing is given for {', '.join(missing)}"
-        suggestion = " ".join(f"--input {name}={name}.npy" for name in missing)
-        raise TinycError("InputMismatch", why, f"add {suggestion}", {"file": args.file})
     single = args.output is not None and args.output.suffix == ".npy"
     if single and len(signature.outputs) > 1:
         why = f"a .npy file holds one array, the program has {len(signature.outputs)} outputs"
         raise TinycError("Usage", why, "name the output file .npz", {"file": args.output})
 
-    arrays = {name: read_array(Path(path), types[name].dtype) for name, path in paths.items()}
+    arrays = arrays_from_files(args, signature)
     compiled = compiled or compile_source(args, args.file, opened, partial=True)
     with about(args.file):
         result = compiled.playback(**arrays) if args.playback else compiled(**arrays)
@@ -117,16 +110,48 @@ def run_file(args: argparse.Namespace, settings: Settings) -> int:
     outputs = {argument.name: value for argument, value in zip(signature.outputs, values, strict=True)}
     if args.output is not None:
         write_files({args.output: npy_bytes(values[0]) if single else array_bytes(outputs)})
-    rows = [
-        (name, str(argument.dtype), "×".join(map(str, value.shape)) or "scalar", _head(value))
-        for argument, (name, value) in zip(signature.outputs, outputs.items(), strict=True)
-    ]
-    say_table(("output", "dtype", "shape", "first elements"), rows, settings.color)
+    say_outputs(signature, values, settings)
     if args.log is not None:
         measured = compiled.measure(*(arrays[name] for name in types), log=args.log)
         say("")
         say_table(("region", "estimate", "measured", "ratio"), list(map(_timed, measured)), settings.color)
     return 0
+
+
+def opened_for_arrays(
+    args: argparse.Namespace,
+) -> tuple[Program | dict[str, Any], Compiled | None, Signature]:
+    """The program of ``args.file``, compiled already where it is a dump; ``args.input`` names what it takes, or it is an
+    error."""
+    paths = unique(args.input, "--input")
+    opened = open_source(args.file)
+    compiled = compile_source(args, args.file, opened, partial=True) if isinstance(opened, dict) else None
+    signature = compiled.signature if compiled else signature_of(opened)  # type: ignore[arg-type]
+    names = [argument.name for argument in signature.inputs]
+    if unknown := sorted(set(paths) - set(names)):
+        why = f"the program has no input named {', '.join(unknown)}"
+        raise TinycError("InputMismatch", why, f"its inputs are {', '.join(names)}", {"file": args.file})
+    if missing := [name for name in names if name not in paths]:
+        why = f"nothing is given for {', '.join(missing)}"
+        suggestion = " ".join(f"--input {name}={name}.npy" for name in missing)
+        raise TinycError("InputMismatch", why, f"add {suggestion}", {"file": args.file})
+    return opened, compiled, signature
+
+
+def arrays_from_files(args: argparse.Namespace, signature: Signature) -> dict[str, Any]:
+    """The arrays of ``args.input``."""
+    types = {argument.name: argument for argument in signature.inputs}
+    paths = unique(args.input, "--input")
+    return {name: read_array(Path(path), types[name].dtype) for name, path in paths.items()}
+
+
+def say_outputs(signature: Signature, values: Sequence[Any], settings: Settings) -> None:
+    """A table of a program's outputs."""
+    rows = [
+        (argument.name, str(argument.dtype), "×".join(map(str, value.shape)) or "scalar", _head(value))
+        for argument, value in zip(signature.outputs, values, strict=True)
+    ]
+    say_table(("output", "dtype", "shape", "first elements"), rows, settings.color)
 
 
 def dump_file(args: argparse.Namespace, settings: Settings) -> int:
@@ -197,7 +222,7 @@ def _stages(text: str) -> tuple[str, ...]:
     return tuple(stage for stage in STAGES if stage in wanted)
 
 
-def _named_file(text: str) -> tuple[str, str]:
+def named_file(text: str) -> tuple[str, str]:
     name, equals, path = text.partition("=")
     if not (name and equals and path):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=FILE.npy")

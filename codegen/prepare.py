@@ -32,8 +32,9 @@ def simplify(region: Region) -> Region:
     return replace(region, iters=iters, lets=tuple(lets))
 
 
-def describe(region: Region) -> list[str]:
-    """The Region as comments, with generated names: what the user called things stays out of the source."""
+def describe(region: Region, mark: str) -> list[str]:
+    """The Region as comments, which begin with ``mark``, with generated names: what the user called things stays out of the
+    source."""
     names: dict[str, str] = {}
     for number, item in enumerate(region.iters):
         names[item.name] = f"i{number}"
@@ -47,15 +48,15 @@ def describe(region: Region) -> list[str]:
     values = {let.name: f"%v{number}" for number, let in enumerate(region.lets)}
     tensors = {ref.name: f"%in{number}" for number, ref in enumerate(region.inputs)}
     rename = {old: axis(new) for old, new in names.items()}
-    lines = ["; iters " + " ".join(f"{names[item.name]}<{item.size}" for item in region.iters)]
+    lines = ["iters " + " ".join(f"{names[item.name]}<{item.size}" for item in region.iters)]
     for number, ref in enumerate(region.inputs):
-        lines.append(f"; in{number}: {ref.dtype}{list(ref.shape)}")
+        lines.append(f"in{number}: {ref.dtype}{list(ref.shape)}")
     for let in region.lets:
-        lines.append(f"; {values[let.name]}: {let.dtype} = {_describe(let, values, tensors, names, rename)}")
+        lines.append(f"{values[let.name]}: {let.dtype} = {_describe(let, values, tensors, names, rename)}")
     for number, ref in enumerate(region.outputs):
         stored = next(item.value for item in region.yields if item.to == ref.name)
-        lines.append(f"; out{number}: {ref.dtype}{list(ref.shape)} = {values[stored]}")
-    return lines
+        lines.append(f"out{number}: {ref.dtype}{list(ref.shape)} = {values[stored]}")
+    return [f"{mark} {line}" for line in lines]
 
 
 def _describe(

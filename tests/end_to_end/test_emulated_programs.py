@@ -1,0 +1,111 @@
+"""Whole programs for a GPU, in the emulator: what they compute is what the evaluator says, and nothing is found wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from end_checks import TOLERANCE, arrays_of, integer_inputs, traced
+from random_programs import Maker, agree, random_inputs
+
+import tinyc
+from tinyc.codegen.emulator import DELIVERIES
+from tinyc.ir.diagnostics import TinycError
+from tinyc.ir.evaluate import evaluate
+from tinyc.ir.tiny import Program
+from tinyc.ir.verify import bind
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.json"))
+TARGETS = ("sm80", "sm90")
+SIZE = 6
+GREEDY = tinyc.Budget(extract_seconds=0)
+"""Kernels are tried here, and not the search for them."""
+
+
+def emulated(
+    compiled: tinyc.Compiled, inputs: dict[str, np.ndarray], **options: Any
+) -> tuple[np.ndarray, ...]:
+    result = compiled.emulate(**inputs, **options)
+    assert not result.findings, "\n".join(map(str, result.findings))
+    assert list(result.counters) == [kernel.region.name for kernel in compiled.kernels]
+    return result.outputs
+
+
+def check(program: Program, got: tuple[np.ndarray, ...], inputs: dict[str, np.ndarray]) -> None:
+    for port, value, want in zip(program.outputs, got, evaluate(program, inputs), strict=True):
+        bound = TOLERANCE.get(program.types[port.node].dtype.value, 0)
+        assert value.dtype == want.dtype and value.shape == want.shape
+        np.testing.assert_allclose(value.astype(np.float64), want.astype(np.float64), rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)), ids=lambda number: EXAMPLES[number].stem)
+def test_an_example_computes_what_the_evaluator_says(number: int) -> None:
+    program = tinyc.load(EXAMPLES[number])
+    program = bind(program, dict.fromkeys(program.symbols, SIZE))
+    compiled = tinyc.optimize_and_compile(program, TARGETS[number % 2], budget=GREEDY)
+    generator = np.random.default_rng(number)
+    inputs = arrays_of(program, lambda shape: generator.normal(size=shape) / 4)
+    check(program, emulated(compiled, inputs), inputs)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_random_program_computes_what_the_evaluator_says(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    program = tinyc.load(Maker(lambda n: int(generator.integers(n)), 8).document())
+    inputs = random_inputs(program, seed)
+    got = emulated(tinyc.optimize_and_compile(program, TARGETS[seed % 2]), inputs)
+    for value, want, exact in zip(
+        got, evaluate(program, inputs), evaluate(program, inputs, float64=True), strict=True
+    ):
+        assert value.dtype == want.dtype and value.shape == want.shape
+        assert agree(value, want, exact).all()
+
+
+def test_every_delivery_gives_the_same_integers() -> None:
+    program = traced(lambda a, b, c: (a @ b + c).relu(), "fp16", a=(9, 20), b=(20, 33), c=(33,))
+    compiled = tinyc.optimize_and_compile(program, "sm80")
+    inputs = integer_inputs(program)
+    (wanted,) = evaluate(program, inputs)
+    for delivery in DELIVERIES:
+        (got,) = emulated(compiled, inputs, delivery=delivery, seed=3)
+        assert np.array_equal(got, wanted)
+
+
+def test_symbols_are_bound_by_what_is_emulated() -> None:
+    compiled = tinyc.optimize_and_compile(
+        EXAMPLES[[path.stem for path in EXAMPLES].index("gemm_bias_relu")], "sm80"
+    )
+    shapes = {"M": 3, "N": 4, "K": 5}
+    program = bind(compiled.program, shapes)
+    inputs = integer_inputs(program)
+    result = compiled.emulate(*inputs.values())
+    assert isinstance(result.outputs, tuple)
+    check(program, result.outputs, inputs)
+
+
+def test_what_cannot_be_emulated_says_why() -> None:
+    program = traced(lambda a: -a, "fp32", a=(4,))
+    data = np.ones(4, np.float32)
+    for compiled, options, kind in (
+        (tinyc.optimize_and_compile(program), {}, "TargetUnavailable"),
+        (tinyc.optimize_and_compile(program, "sm80"), {"delivery": "soon"}, "InvalidArgument"),
+    ):
+        with pytest.raises(TinycError) as caught:
+            compiled.emulate(data, **options)
+        assert caught.value.kind == kind
+    with pytest.raises(TinycError, match="shape"):
+        tinyc.optimize_and_compile(program, "sm80").emulate(np.ones(5, np.float32))
+    with pytest.raises(TinycError) as caught:
+        tinyc.optimize_and_compile(program, "sm80")(data)
+    assert "emulate" in caught.value.suggestion
+
+
+def test_counters_say_what_a_kernel_did() -> None:
+    program = traced(lambda a: a + 1.0, "fp32", a=(64, 32))
+    compiled = tinyc.optimize_and_compile(program, "sm80")
+    (counters,) = compiled.emulate(np.zeros((64, 32), np.float32)).counters.values()
+    load, store = counters.global_
+    assert load.sectors == load.ideal == 256 and store.sectors == store.ideal == 256
+    assert counters.bank_conflicts == 0
