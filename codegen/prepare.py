@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tinyc.ir.dtypes import from_bits
 from tinyc.ir.index import Affine, axis, lit
-from tinyc.ir.region import Binary, Cast, Const, Let, Read, Reduce, Region, Stream, Unary, Within, operands
+from tinyc.ir.region import (
+    Binary,
+    Cast,
+    Const,
+    Let,
+    MemRef,
+    Read,
+    Reduce,
+    Region,
+    Stream,
+    Unary,
+    Within,
+    operands,
+)
 
 
 def simplify(region: Region) -> Region:
@@ -30,6 +44,15 @@ def simplify(region: Region) -> Region:
         lets.append(replace(let, value=value))
     iters = tuple(item for item in region.iters if item.name not in one)
     return replace(region, iters=iters, lets=tuple(lets))
+
+
+def linear(index_map: Sequence[Affine], ref: MemRef) -> Affine:
+    """The position of an element in the buffer, row by row."""
+    total, stride = lit(0), ref.elements
+    for expression, size in zip(index_map, ref.shape, strict=True):
+        stride //= size
+        total = total + expression * stride
+    return total
 
 
 def describe(region: Region, mark: str) -> list[str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
+import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from browser import browser
 from golden import golden
@@ -26,12 +29,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
 
 
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all tests of a run, and of all its workers: kernels are compiled once."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "tinyc-cache"
+
+
 @pytest.fixture(autouse=True)
-def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _bare_environment(monkeypatch: pytest.MonkeyPatch, cache_dir: Path) -> None:
     """No variable of the developer's shell changes a test."""
     for variable in VARIABLES:
         monkeypatch.delenv(variable.name, raising=False)
-    monkeypatch.setenv("TINYC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TINYC_CACHE_DIR", str(cache_dir))
+    monkeypatch.setenv("TINYC_CACHE", "code")  # a test of the optimiser is to optimise
+
+
+@pytest.fixture(autouse=True)
+def _data_of_its_own(request: pytest.FixtureRequest) -> None:
+    """A test draws the same data whichever tests ran before it in the process: a module's ``RNG`` starts anew for each."""
+    generator = getattr(request.module, "RNG", None)
+    if generator is not None:
+        seed = zlib.crc32(request.node.name.encode())
+        generator.bit_generator.state = np.random.default_rng(seed).bit_generator.state
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

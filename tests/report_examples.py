@@ -13,11 +13,13 @@ from tinyc.extract.report.report import (
     MachineReport,
     PhaseSummary,
     PlanReport,
+    RefusedPlan,
     RuleReport,
     SearchReport,
     Totals,
 )
 from tinyc.ir.diagnostics import Diagnostic
+from tinyc.ir.usage import KernelUsage
 
 NASTY = "<script>alert('k')</script> & \"quoted\" \x07 π"
 """A name that must not become markup. A program may not have all of it; a report that is read may."""
@@ -108,6 +110,8 @@ def a_report(*kernels: KernelReport, **fields: Any) -> ExtractionReport:
             Ablation("fuse/read", False, None, None, None, "UnsoundUnion"),
         ),
         without=("streaming",),
+        refused=(RefusedPlan("k_C", "256x128x64 4 stages", "8 bytes of spill stores", False),),
+        assemble=lambda: (KernelUsage("kernel_k_C", "sm_80", 176, 0, 0, 0, 1024),),
         decide=lambda: decisions,
         trace=lambda: survives or None,
     )

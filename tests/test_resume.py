@@ -80,12 +80,14 @@ def test_dumps_are_strict_json_under_the_stage_s_name(stage: str) -> None:
     def refuse(text: str) -> None:
         raise AssertionError(text)
 
-    compiled = tinyc.optimize_and_compile(str(EXAMPLES[0]), "sm80" if stage == "cu" else "cpu")
+    compiled = tinyc.optimize_and_compile(str(EXAMPLES[0]), "sm80" if stage in ("gpu", "cu") else "cpu")
     document = json.loads(compiled.dump(stage), parse_constant=refuse)
     assert list(document) == [stage]
 
 
-@pytest.mark.parametrize(("target", "stage"), [("cpu", "cu"), ("sm80", "llvm"), ("sm90", "llvm")])
+@pytest.mark.parametrize(
+    ("target", "stage"), [("cpu", "gpu"), ("cpu", "cu"), ("sm80", "llvm"), ("sm90", "llvm")]
+)
 def test_the_source_of_another_target_is_no_stage(target: str, stage: str) -> None:
     compiled = tinyc.optimize_and_compile(str(EXAMPLES[0]), target)
     with pytest.raises(TinycError) as caught:

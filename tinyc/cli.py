@@ -32,14 +32,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     # not at the top: these load numpy, which turns a Ctrl-C that meets its import into an ImportError
-    from tinyc.commands import bench, doctor, draw, emulate, explain, programs, report, rules
+    from tinyc.commands import bench, cache, doctor, draw, emulate, explain, export, programs, report, rules
 
     parser = argparse.ArgumentParser(
         prog="tinyc", description="A tensor compiler built as a rewrite-rule engine."
     )
     parser.add_argument("--version", action="version", version=f"tinyc {__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in (programs, emulate, report, explain, draw, rules, bench, doctor):
+    for module in (programs, emulate, export, report, explain, draw, rules, bench, cache, doctor):
         module.add(subparsers)
     return parser
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tinyc import __version__
 from tinyc.codegen.playback import play
 from tinyc.draw import LIMIT, draw_classes, draw_program, draw_regions
 from tinyc.egraph.rulefiles import load_rules
@@ -28,14 +29,27 @@ from tinyc.ir.region import Region
 from tinyc.ir.signature import signature_of
 from tinyc.ir.tiny import Program
 from tinyc.ir.verify import bind
-from tinyc.runtime.arrays import bind_shapes, deliver, place_arguments, receive
+from tinyc.runtime.arrays import Shaped, bind_shapes, deliver, place_arguments, receive
+from tinyc.runtime.cuda.arrays import on_device, receive_on_device, stream_of
+from tinyc.runtime.cuda.arrays import returned as array_of
+from tinyc.runtime.cuda.device import first_device, target_for
 
 from .ablation import ablate
 from .measured import measure
-from .pipeline import Built, Options, compile_continued, compile_program, machine
+from .pipeline import Built, Options, compile_continued, machine
+from .remembered import compile_remembered
 from .resume import Continued, is_dump, read_dump
 from .settings import read_settings
-from .stages import OF_PROGRAM, STAGES, check_stage, code_stage, extracted_stage, program_stage
+from .stages import (
+    OF_PROGRAM,
+    STAGES,
+    check_stage,
+    code_stage,
+    extracted_stage,
+    gpu_stage,
+    program_stage,
+    stages_of,
+)
 
 if TYPE_CHECKING:
     from tinyc.codegen.cpu import CpuKernel
@@ -43,6 +57,9 @@ if TYPE_CHECKING:
     from tinyc.codegen.emulator import Delivery
     from tinyc.explain.explanation import Explanation
     from tinyc.runtime.cpu import Executable
+    from tinyc.runtime.cuda.launch import Launched
+    from tinyc.runtime.cuda.loader import Device
+    from tinyc.runtime.cuda.program import CudaProgram
     from tinyc.runtime.emulated import Emulation
 
 DRAWINGS = ("program", "regions", "classes")
@@ -82,9 +99,8 @@ def optimize_and_compile(
     Args:
         program: a Program (``tinyc.load``, ``tinyc.trace``), a path, or a parsed document. A dump of the stages
             region and plan is compiled as it stands: nothing is optimised.
-        target: "cpu", "sm80", "sm90", or "auto" (what this machine has; today always "cpu"). Programs for sm80 and sm90
-            are run by :meth:`Compiled.emulate`; calling them raises TargetUnavailable. Their kernels are loops so far:
-            Plans do not steer them.
+        target: "cpu", "sm80", "sm90", or "auto": what this machine's first GPU runs, "cpu" where there is none.
+            Programs for sm80 and sm90 need a driver to be called, and none for :meth:`Compiled.emulate`.
         shapes: sizes of symbols. The rest bind from the arguments of the first call, which compiles then.
         rules: extra ``.egg`` files or folders, added to the built-in ones.
         without: rulesets, or single rules, to leave out. also: rulesets that are off by default, to switch on.
@@ -96,7 +112,7 @@ def optimize_and_compile(
     Raises:
         TinycError: for whatever is wrong with the program, the rules or the options.
     """
-    target = "cpu" if target == "auto" else target
+    target = target_here() if target == "auto" else target
     hardware(target)  # a wrong name is an error now
     settings = read_settings()
     options = Options(
@@ -121,6 +137,14 @@ def optimize_and_compile(
     return Compiled(given, options)
 
 
+def target_here() -> str:
+    """The target for this machine: of its first GPU, where there is one that code is generated for."""
+    try:
+        return target_for(first_device()) or "cpu"
+    except TinycError:  # what is wrong with the driver, `tinyc doctor` says
+        return "cpu"
+
+
 def _several(value: Sequence[str | Path] | str | Path) -> tuple[str | Path, ...]:
     return (value,) if isinstance(value, (str, Path)) else tuple(value)
 
@@ -141,6 +165,8 @@ class Compiled:
         self._measured: tuple[Built, tuple[Measurement, ...]] | None = None
         self._explained: tuple[Built, Explanation] | None = None
         self._lock = threading.Lock()
+        self._device: Device | None = None
+        self._loaded: list[tuple[Built, Launched]] = []
         if isinstance(program, Continued):
             self.signature = program.signature
             self._latest = compile_continued(program, options)
@@ -159,9 +185,15 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The outputs for these inputs: the array itself, or a tuple in signature order for several.
 
-        Arrays keep their kind: numpy in, numpy out; torch in, torch out. Raises TinycError InputMismatch for a wrong
-        name, number, shape, DTypeMismatch for a wrong dtype (nothing is cast), and OutOfMemory.
+        Arrays keep their kind: numpy in, numpy out; torch in, torch out. On a GPU, arrays that lie there already are read
+        where they are, and so are the results, which are ready after what is under way on the caller's stream; all others
+        are copied there and back. Raises TinycError InputMismatch for a wrong
+        name, number, shape, DTypeMismatch for a wrong dtype (nothing is cast), OutOfMemory, TargetUnavailable
+        where there is no GPU for the target, and DriverFailed.
         """
+        placed = place_arguments(self.signature, args, kwargs)
+        if self._options.target != "cpu" and any(map(on_device, placed)):
+            return self._call_on_device(placed)
         given, kind, built = self._receive(args, kwargs)
         code = self._code(built)
         try:
@@ -174,6 +206,22 @@ class Compiled:
                 at={"layer": "runtime"},
             ) from error
         results = deliver(self.signature, outputs, kind)
+        return results[0] if len(results) == 1 else results
+
+    def _call_on_device(self, placed: Sequence[Any]) -> Any:
+        """A call with arrays that lie on the GPU."""
+        device, stream = self._gpu(), stream_of(placed)
+        arrays, kind, copied = receive_on_device(self.signature, placed, device, stream)
+        built = self._of_arrays(arrays, copied)
+        if any(each.layout.kind == "col_major" for each in built.signature.outputs):
+            raise TinycError(
+                "UnsupportedOp",
+                "an output is declared col_major, and results on the GPU lie row-major",
+                "pass arrays of the host, or declare row_major",
+                at={"layer": "runtime"},
+            )
+        outputs = self._launched(built).on_device(arrays, stream)
+        results = tuple(array_of(each, kind) for each in outputs)
         return results[0] if len(results) == 1 else results
 
     def playback(self, *args: Any, **kwargs: Any) -> Any:
@@ -202,19 +250,16 @@ class Compiled:
                 at={"layer": "compiler", "value": delivery},
             )
         given, kind, built = self._receive(args, kwargs)
-        if built.cuda is None:
-            raise TinycError(
-                "TargetUnavailable",
-                "what is emulated is code for a GPU, and this program is for cpu",
-                'compile it with target="sm80"',
-                at={"layer": "compiler", "value": self._options.target},
-            )
-        result = emulate_program(built.cuda, given, delivery, seed)
+        result = emulate_program(self._for_gpu(built, "emulated"), given, delivery, seed)
         return replace(result, outputs=tuple(deliver(self.signature, list(result.outputs), kind)))
 
     def _receive(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], str, Built]:
         """The arguments as arrays, the kind they are of, and the binding of the symbols that they ask for."""
         arrays, kind, copied = receive(self.signature, place_arguments(self.signature, args, kwargs))
+        return arrays, kind, self._of_arrays(arrays, copied)
+
+    def _of_arrays(self, arrays: Sequence[Shaped], copied: Mapping[str, int]) -> Built:
+        """The binding of the symbols that ``arrays`` ask for. ``copied``: the bytes of those that were copied."""
         if self.signature.symbols:
             built = self._bound(bind_shapes(self.signature, arrays))
         else:
@@ -223,7 +268,7 @@ class Compiled:
             for name, size in copied.items():
                 calls, total = self._copied.get(name, (0, 0))
                 self._copied[name] = calls + 1, total + size
-        return arrays, kind, built
+        return built
 
     def measure(
         self, *args: Any, repeats: int = 9, log: str | os.PathLike[str] | None = None, **kwargs: Any
@@ -281,10 +326,22 @@ class Compiled:
         explanation = explanation if kernel is None else explanation.only(kernel)
         return explanation if rule is None else explanation.of_rule(rule)
 
+    def export(self, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
+        """Writes the latest binding as a bundle: a folder with the kernels' machine code and sources, ``manifest.json``, and
+        ``loader.py``, which runs them on a machine with a driver, numpy and cuda-bindings, without tinyc. Gives the paths.
+
+        Raises TinycError TargetUnavailable for "cpu", UnboundSymbol, and what :func:`tinyc.exported.export_program` raises.
+        """
+        from .exported import export_program
+
+        built = self._ready("export")
+        return export_program(self._for_gpu(built, "exported"), built.signature, folder)
+
     @property
     def kernels(self) -> tuple[KernelInfo, ...]:
         built = self._ready("kernels")
-        code: Sequence[CpuKernel | CudaKernel] = (built.cuda or self._code(built)).kernels
+        from_cpu = built.executable.kernels if built.executable else ()
+        code: Sequence[CpuKernel | CudaKernel] = built.cuda.kernels if built.cuda else from_cpu
         regions, mark = built.extracted.regions, "//" if built.cuda else ";"
         sharing: dict[str, list[str]] = {}
         for kernel, region in zip(code, regions, strict=True):
@@ -299,8 +356,8 @@ class Compiled:
         return self._ready("plan").extracted.execution
 
     @property
-    def executable(self) -> Executable:
-        """The CPU runtime's object: memory figures and profiling."""
+    def executable(self) -> Executable | Launched:
+        """The runtime's object: memory figures and profiling."""
         return self._code(self._ready("executable"))
 
     def dump(self, stage: str) -> str:
@@ -312,15 +369,17 @@ class Compiled:
             latest = self._latest.program if self._latest else None
             return dumps(program_stage(stage, latest or self._program))
         built = self._ready("dump")
+        if stage not in stages_of(self._options.target):
+            raise TinycError(
+                "TargetUnavailable",
+                f"{self._options.target} has no stage {stage}",
+                f"the source for {self._options.target} is stage {code_stage(self._options.target)}",
+                at={"layer": "compiler", "value": stage},
+            )
+        if stage == "gpu":
+            assert built.cuda is not None
+            return dumps(gpu_stage(built.extracted.regions, built.cuda.kernels))
         if stage in ("llvm", "cu"):
-            own = code_stage(self._options.target)
-            if stage != own:
-                raise TinycError(
-                    "TargetUnavailable",
-                    f"{self._options.target} has no stage {stage}",
-                    f"the source for {self._options.target} is stage {own}",
-                    at={"layer": "compiler", "value": stage},
-                )
             return dumps(
                 {
                     stage: [
@@ -349,7 +408,7 @@ class Compiled:
             )
         built = self._ready("draw")
         if what == "classes":
-            return draw_classes(built.classes, form, limit)
+            return draw_classes(built.chosen(), form, limit)
         return draw_regions(built.extracted, form, limit)
 
     def __repr__(self) -> str:
@@ -357,15 +416,42 @@ class Compiled:
         state = f"{len(self._latest.extracted.regions)} kernels" if self._latest else "not bound yet"
         return f"<tinyc.Compiled ({inputs}) on {self._options.target}: {state}>"
 
-    def _code(self, built: Built) -> Executable:
-        if built.executable is None:
+    def _code(self, built: Built) -> Executable | Launched:
+        return self._launched(built) if built.executable is None else built.executable
+
+    def _for_gpu(self, built: Built, what: str) -> CudaProgram:
+        if built.cuda is None:
             raise TinycError(
                 "TargetUnavailable",
-                f"nothing here runs code for {self._options.target}",
-                'use target="cpu", or emulate(...), which takes what a call takes',
+                f"what is {what} is code for a GPU, and this program is for cpu",
+                'compile it with target="sm80"',
                 at={"layer": "compiler", "value": self._options.target},
             )
-        return built.executable
+        return built.cuda
+
+    def _gpu(self) -> Device:
+        with self._lock:
+            if self._device is None:
+                try:
+                    self._device = first_device()
+                except TinycError as error:
+                    why = f"nothing here runs code for {self._options.target}: {error.why}"
+                    raise TinycError(error.kind, why, error.suggestion, error.at, **error.details) from None
+            return self._device
+
+    def _launched(self, built: Built) -> Launched:
+        """The kernels of ``built`` on the GPU, loaded when they are first called."""
+        from tinyc.runtime.cuda.launch import Launched
+        from tinyc.runtime.cuda.manifest import loadable
+
+        cuda, device = self._for_gpu(built, "launched"), self._gpu()
+        with self._lock:
+            found = next((code for known, code in self._loaded if known is built), None)
+            if found is None:
+                given = loadable(cuda, built.signature, __version__)
+                found = Launched(cuda, given, device)
+                self._loaded.append((built, found))
+            return found
 
     def _ready(self, what: str) -> Built:
         if self._latest is None:
@@ -383,7 +469,7 @@ class Compiled:
         with self._lock:
             if key not in self._built:
                 program = bind(self.program, dict(shapes)) if shapes else self.program
-                self._built[key] = compile_program(program, self._options)
+                self._built[key] = compile_remembered(program, self._options)
             self._latest = self._built[key]
             return self._latest
 

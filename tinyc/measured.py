@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 from tinyc.extract.cost.measurements import Measurement, append, measurement
 from tinyc.extract.cost.model import CostModel
 from tinyc.ir.diagnostics import TinycError
-from tinyc.runtime.measure import kernel_seconds, processor
+from tinyc.runtime.measure import kernel_seconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tinyc.runtime.cpu import Executable
+    from tinyc.runtime.cuda.launch import Launched
 
 
 def measure(
-    code: Executable,
+    code: Executable | Launched,
     inputs: Sequence[NDArray[Any]],
     model: CostModel,
     repeats: int = 9,
@@ -36,7 +37,7 @@ def measure(
             "give how often each kernel is timed, at least once",
             at={"layer": "runtime", "value": "repeats"},
         )
-    program, machine = code.program, processor()
+    program, machine = code.program, code.machine
     try:
         times = kernel_seconds(code, inputs, repeats)
     except MemoryError as error:

@@ -23,11 +23,10 @@ from tinyc.extract.cost.model import CostModel, Roofline
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.plans.candidate import candidates_of
 from tinyc.extract.plans.planning import Planned, with_plans
-from tinyc.extract.plans.rank import RankedPlan
 from tinyc.extract.program import Found, extract_program
 from tinyc.extract.report.decisions import no_decisions
 from tinyc.extract.report.make import make_report, search_of
-from tinyc.extract.report.report import ExtractionReport
+from tinyc.extract.report.report import Assemble, ExtractionReport, RefusedPlan
 from tinyc.index.align import align_params
 from tinyc.index.boundaries import boundaries, fused_fault
 from tinyc.index.bounds import unguarded
@@ -40,14 +39,17 @@ from tinyc.ir.plan import Extracted
 from tinyc.ir.region import Region, anonymous
 from tinyc.ir.signature import Signature, signature_of
 from tinyc.ir.tiny import Program
+from tinyc.ir.usage import KernelUsage
 from tinyc.ir.verify import warnings as of_program
 
 from .resume import Continued
 from .settings import read_settings
+from .spills import Usage, settle
 
 if TYPE_CHECKING:
+    from tinyc.codegen.cuda import CudaKernel
     from tinyc.runtime.cpu import Executable
-    from tinyc.runtime.emulated import CudaProgram
+    from tinyc.runtime.cuda.program import CudaProgram
 
 
 @dataclass(frozen=True)
@@ -74,18 +76,21 @@ class Options:
 
 @dataclass(frozen=True)
 class Built:
-    """One binding of the symbols, compiled. ``program``: None where it goes on from a dump of Regions.
-    ``executable``: None for GPUs, and where no code was asked for. ``cuda``: the kernels for a GPU. ``classes``: where the kernels' values were chosen from,
-    empty where nothing was. ``ranked``: Region name -> the Plans that were weighed for it, the chosen one first."""
+    """One binding of the symbols, compiled. ``program``: None where it goes on from a dump of Regions. ``reported``: gives
+    the report. ``executable``: None for GPUs, and where no code was asked for. ``cuda``: the kernels for a GPU. ``chosen``:
+    gives the classes that the kernels' values were chosen from, none where nothing was."""
 
     program: Program | None
     signature: Signature
     extracted: Extracted
-    report: ExtractionReport
+    reported: Callable[[], ExtractionReport]
     executable: Executable | None
-    classes: tuple[ChosenClass, ...] = ()
-    ranked: Mapping[str, tuple[RankedPlan, ...]] = field(default_factory=dict)
+    chosen: Callable[[], tuple[ChosenClass, ...]] = tuple
     cuda: CudaProgram | None = None
+
+    @property
+    def report(self) -> ExtractionReport:
+        return self.reported()
 
 
 class _Clock:
@@ -130,10 +135,12 @@ def compile_program(program: Program, options: Options, code: bool = True) -> Bu
     chosen = naive if found.extracted is None or found.fault else found.extracted
     fallback = chosen is naive
     planned = _finished(chosen, options, saturation.graph)
-    extracted = planned.extracted
+    refused: tuple[RefusedPlan, ...] = ()
     clock.lap("extract")
-    executable = _executable(extracted, options.target) if code else None
-    cuda = _cuda(extracted, options.target) if code else None
+    if code and options.target != "cpu":
+        planned, refused = settle(planned, chosen.plans, machine(options.target).limits, _usage_for(options))
+    extracted = planned.extracted
+    executable, cuda = code_for(extracted, options.target) if code else (None, None)
     clock.lap("codegen")
     report = make_report(
         options.target,
@@ -154,10 +161,12 @@ def compile_program(program: Program, options: Options, code: bool = True) -> Bu
         added=tuple(Path(each).name for each in options.rules),
         trace=lambda: _survivors(built, options),
         search=None if fallback else search_of(found.proof),
+        refused=refused,
+        assemble=assemble_later(cuda),
     )
     classes = () if fallback else found.classes
     built = Built(
-        program, signature_of(program), extracted, report, executable, classes, planned.ranked, cuda
+        program, signature_of(program), extracted, lambda: report, executable, lambda: classes, cuda
     )
     return built
 
@@ -165,7 +174,7 @@ def compile_program(program: Program, options: Options, code: bool = True) -> Bu
 def compile_continued(continued: Continued, options: Options) -> Built:
     """Code for Regions and Plans that were read from a dump: nothing is optimised. Raises TinycError."""
     clock, extracted = _Clock(), continued.extracted
-    executable, cuda = _executable(extracted, options.target), _cuda(extracted, options.target)
+    executable, cuda = code_for(extracted, options.target)
     clock.lap("codegen")
     report = make_report(
         options.target,
@@ -178,8 +187,9 @@ def compile_continued(continued: Continued, options: Options) -> Built:
         clock.seconds,
         False,
         _symbols(executable or cuda),
+        assemble=assemble_later(cuda),
     )
-    return Built(None, continued.signature, extracted, report, executable, cuda=cuda)
+    return Built(None, continued.signature, extracted, lambda: report, executable, cuda=cuda)
 
 
 def _survivors(built: Built, options: Options) -> Mapping[str, int] | None:
@@ -238,6 +248,11 @@ def machine(target: str) -> Hardware:
     return replace(row, limits=host().limits)
 
 
+def code_for(extracted: Extracted, target: str) -> tuple[Executable | None, CudaProgram | None]:
+    """The code of a CPU or of a GPU."""
+    return _executable(extracted, target), _cuda(extracted, target)
+
+
 def _executable(extracted: Extracted, target: str) -> Executable | None:
     if target != "cpu":
         return None
@@ -249,9 +264,40 @@ def _executable(extracted: Extracted, target: str) -> Executable | None:
 def _cuda(extracted: Extracted, target: str) -> CudaProgram | None:
     if target == "cpu":
         return None
-    from tinyc.runtime.emulated import cuda_program
+    from tinyc.runtime.cuda.program import cuda_program
 
-    return cuda_program(extracted, target)
+    return cuda_program(extracted, target, read_settings().cache)
+
+
+def assemble_later(cuda: CudaProgram | None) -> Assemble:
+    """What the report calls to know what kernels take."""
+
+    def usage() -> tuple[KernelUsage, ...]:
+        try:
+            return cuda.usage() if cuda else ()
+        except TinycError:  # no NVRTC: a report is worth having without it
+            return ()
+
+    return usage
+
+
+def _usage_for(options: Options) -> Usage:
+    """What a kernel takes that is compiled for the target; None where there is nothing here to compile it."""
+    from tinyc.codegen.nvrtc import compile_cubin
+    from tinyc.runtime.cuda.program import ARCHITECTURES
+
+    cache = read_settings().cache
+
+    def usage(kernel: CudaKernel) -> KernelUsage | None:
+        try:
+            found = compile_cubin(kernel.source, ARCHITECTURES[options.target], cache=cache).usage
+        except TinycError as error:
+            if error.kind != "TargetUnavailable":
+                raise
+            return None
+        return found[0] if found else None
+
+    return usage
 
 
 def _symbols(code: Executable | CudaProgram | None) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tinyc.cache import Cache
 from tinyc.ir.diagnostics import TinycError
 
 
@@ -25,6 +26,12 @@ class Variable:
 
 VARIABLES = (
     Variable("TINYC_CACHE_DIR", "`~/.cache/tinyc`", "folder for what tinyc keeps between runs"),
+    Variable(
+        "TINYC_CACHE",
+        "`all`",
+        "what is kept and read there: `all`; `code`, what NVRTC makes, but no optimised programs; `off`, nothing",
+    ),
+    Variable("TINYC_CACHE_MB", "`1024`", "megabytes that it may take, at least 1"),
     Variable("TINYC_NUM_THREADS", "the cores this process may use", "threads of a CPU kernel, at least 1"),
     Variable(
         "TINYC_EXTRACT_SECONDS",
@@ -39,14 +46,27 @@ VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The environment, checked. ``rules``: existing files or folders. ``num_threads`` >= 1. ``extract_seconds`` >= 0."""
+    """The environment, checked. ``rules``: existing files or folders. ``num_threads`` >= 1. ``extract_seconds`` >= 0.
+    ``cache_bytes`` > 0. ``keeps``: "all", "code" or "off"."""
 
     cache_dir: Path
+    cache_bytes: int
+    keeps: str
     num_threads: int
     extract_seconds: float
     rules: tuple[Path, ...]
     debug: bool
     color: bool
+
+    @property
+    def cache(self) -> Cache | None:
+        """Where machine code is kept."""
+        return None if self.keeps == "off" else Cache(self.cache_dir / "compiled", self.cache_bytes)
+
+    @property
+    def program_cache(self) -> Cache | None:
+        """Where optimised programs are kept."""
+        return self.cache if self.keeps == "all" else None
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
@@ -57,6 +77,8 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     env = os.environ if environ is None else environ
     return Settings(
         cache_dir=_cache_dir(env.get("TINYC_CACHE_DIR", "")),
+        cache_bytes=_cache_megabytes(env.get("TINYC_CACHE_MB", "")) * 10**6,
+        keeps=_keeps(env.get("TINYC_CACHE", "")),
         num_threads=_num_threads(env.get("TINYC_NUM_THREADS", "")),
         extract_seconds=_extract_seconds(env.get("TINYC_EXTRACT_SECONDS", "")),
         rules=_rules(env.get("TINYC_RULES", "")),
@@ -79,6 +101,19 @@ def _cache_dir(text: str) -> Path:
         # a relative one would be another folder after every chdir
         raise _invalid("TINYC_CACHE_DIR", f"{text!r} is not an absolute path", "set it to an absolute path")
     return path
+
+
+def _cache_megabytes(text: str) -> int:
+    if not re.fullmatch("([1-9][0-9]{0,8})?", text, re.ASCII):
+        why = f"{text!r} is not a number of megabytes from 1 to 999999999"
+        raise _invalid("TINYC_CACHE_MB", why, "set it to 1024, or unset it")
+    return int(text or 1024)
+
+
+def _keeps(text: str) -> str:
+    if text not in ("", "all", "code", "off"):
+        raise _invalid("TINYC_CACHE", f"{text!r} is none of all, code and off", "set it to all, or unset it")
+    return text or "all"
 
 
 def _num_threads(text: str) -> int:

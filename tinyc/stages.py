@@ -8,8 +8,9 @@ of it. What it takes to go on from Regions and Plans (``tinyc.resume``) is in th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tinyc.codegen.gpu.gpu_json import gpu_ir_to_json
 from tinyc.frontend.frontend_json import frontend_document
 from tinyc.index.analysis_json import analysis_to_json
 from tinyc.index.book_json import book_to_json
@@ -22,13 +23,32 @@ from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.document import program_to_document
 from tinyc.ir.execution_json import execution_to_json
 from tinyc.ir.plan import Extracted
+from tinyc.ir.region import Region
 from tinyc.ir.region_json import region_to_json
 from tinyc.ir.schedule_json import plan_to_json
 from tinyc.ir.signature import Signature, signature_to_json
 from tinyc.ir.tiny import Program
 
-STAGES = ("frontend", "tiny", "indexbook", "poly_view", "region", "analysis", "plan", "exec", "llvm", "cu")
-"""What ``dump`` and ``--dump`` know, in pipeline order. The last two are code: of the CPU, and of GPUs."""
+if TYPE_CHECKING:
+    from tinyc.codegen.cuda import CudaKernel
+
+STAGES = (
+    "frontend",
+    "tiny",
+    "indexbook",
+    "poly_view",
+    "region",
+    "analysis",
+    "plan",
+    "exec",
+    "llvm",
+    "gpu",
+    "cu",
+)
+"""What ``dump`` and ``--dump`` know, in pipeline order. The last three are code: of the CPU, and of GPUs."""
+
+OF_CODE = {"llvm": "cpu", "gpu": "gpu", "cu": "gpu"}
+"""The stages that only some targets have."""
 
 OF_PROGRAM = frozenset({"frontend", "tiny", "indexbook", "poly_view"})
 """The stages before the e-graph: symbols may be unbound there, and a dumped Region has none of them."""
@@ -41,7 +61,8 @@ def code_stage(target: str) -> str:
 
 def stages_of(target: str) -> tuple[str, ...]:
     """The stages that a program for ``target`` has."""
-    return tuple(stage for stage in STAGES if stage not in ("llvm", "cu") or stage == code_stage(target))
+    own = "cpu" if target in ("cpu", "auto") else "gpu"
+    return tuple(stage for stage in STAGES if OF_CODE.get(stage, own) == own)
 
 
 def program_stage(stage: str, program: Program) -> dict[str, Any]:
@@ -71,6 +92,21 @@ def extracted_stage(stage: str, extracted: Extracted, signature: Signature, arch
             return {"analysis": analyses(extracted, arch)}
         case _:
             return {"exec": execution_to_json(extracted.execution)}
+
+
+def gpu_stage(regions: Sequence[Region], kernels: Sequence[CudaKernel]) -> dict[str, Any]:
+    """The schedule of each kernel for a GPU and, where it is tiled, its GPU IR, as ``{"gpu": …}``."""
+    return {
+        "gpu": [
+            {
+                "region": region.name,
+                "symbol": kernel.name,
+                "schedule": kernel.algo,
+                **({} if kernel.ir is None else gpu_ir_to_json(kernel.ir)),
+            }
+            for region, kernel in zip(regions, kernels, strict=True)
+        ]
+    }
 
 
 def _regions(extracted: Extracted, signature: Signature) -> list[dict[str, Any]]:

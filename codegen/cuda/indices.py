@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from tinyc.ir.index import Affine, FloorDiv, lit
 from tinyc.ir.region import MemRef, Read, Region, Within, axis_sizes
 
-NARROW = 2**31 - 1024
-"""Beyond it, an index is no ``int``; nor the number of a thread, of which a last block has more than there are points."""
+from ..prepare import linear
+
+NARROW = 2**31 - 2**15
+"""Beyond it, an index is no ``int``; nor the place of a thread, of which a last block has more than there are points."""
 
 
 def index_type(region: Region) -> str:
@@ -33,15 +35,6 @@ def _largest(expression: Affine, sizes: Mapping[str, int]) -> int:
             total += abs(coef) * max(_largest(atom.num, sizes), atom.den)
         else:
             total += abs(coef) * sizes[atom]
-    return total
-
-
-def linear(index_map: Sequence[Affine], ref: MemRef) -> Affine:
-    """The position of an element in the buffer, row by row."""
-    total, stride = lit(0), ref.elements
-    for expression, size in zip(index_map, ref.shape, strict=True):
-        stride //= size
-        total = total + expression * stride
     return total
 
 

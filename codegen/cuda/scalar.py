@@ -34,7 +34,8 @@ STORE = {DType.FP16: "to_fp16", DType.BF16: "to_bf16"}
 EXACT = frozenset({"NEG", "RELU", "MAX", "MIN"})
 
 _COMPARE = {"CMPLT": "<", "CMPNE": "!=", "CMPEQ": "=="}
-_BOOL_BINARY = {"ADD": "||", "MAX": "||", "SUM": "||", "MUL": "&&", "MIN": "&&", "PROD": "&&"}
+# both sides are computed always: where they hold a shuffle, all lanes take part
+_BOOL_BINARY = {"ADD": "|", "MAX": "|", "SUM": "|", "MUL": "&", "MIN": "&", "PROD": "&"}
 _INT_BINARY = {"ADD": "+", "SUB": "-", "MUL": "*"}
 
 

@@ -304,6 +304,11 @@ def _plan_decision(region: str, plans: Sequence[RankedPlan], count: int) -> Deci
     return None
 
 
+def plan_words(plan: Candidate) -> str:
+    """A candidate in words, all of it."""
+    return " ".join(_parts(plan).values())
+
+
 def _spelled(first: Candidate, second: Candidate) -> tuple[str, str]:
     """Both in words: the tile, and whatever else tells them apart."""
     one, two = _parts(first), _parts(second)

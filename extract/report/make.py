@@ -19,16 +19,19 @@ from ..exact.proof import Proof
 from ..plans.rank import RankedPlan
 from .decisions import Deferred, Later, in_order, no_decisions, plan_decisions
 from .report import (
+    Assemble,
     ExtractionReport,
     Handover,
     KernelReport,
     MachineReport,
     PhaseSummary,
     PlanReport,
+    RefusedPlan,
     RuleReport,
     SearchReport,
     Totals,
     Trace,
+    not_assembled,
     not_traced,
 )
 
@@ -54,11 +57,14 @@ def make_report(
     without: Sequence[str] = (),
     also: Sequence[str] = (),
     added: Sequence[str] = (),
+    refused: Sequence[RefusedPlan] = (),
+    assemble: Assemble = not_assembled,
 ) -> ExtractionReport:
     """``fused``: region name -> ids of the nodes it computes. ``seconds``: wall time per stage of this compilation.
     ``decide``: what else could have been extracted. ``ranked``: region name -> its Plans, the chosen one first.
     ``rulesets``: rule -> its ruleset. ``trace``: finds what survives of each rule. ``measured``: region
-    name -> seconds that a run of it took. ``without``, ``also``, ``added``: as the report has them."""
+    name -> seconds that a run of it took. ``without``, ``also``, ``added``, ``refused``: as the report has them.
+    ``assemble``: compiles the kernels."""
     estimates = _estimates(extracted, model)
     kernels = tuple(
         _kernel(
@@ -113,7 +119,9 @@ def make_report(
         also=tuple(also),
         added=tuple(added),
         decide=Later(lambda: in_order((*decide(), *plan_decisions(ranked or {})))),
+        refused=tuple(refused),
         trace=Later(trace),
+        assemble=Later(assemble),
     )
 
 

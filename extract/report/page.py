@@ -10,6 +10,8 @@ from .roofline import intensity, roofline
 from .rule_text import ALONE, ablation_rows, phase_rows, rule_rows, survivors
 from .text import (
     PLAN_COLUMNS,
+    USAGE_COLUMNS,
+    USAGE_LEGEND,
     about,
     bound_by,
     headline,
@@ -20,6 +22,7 @@ from .text import (
     rest,
     shape_text,
     sum_text,
+    usage_cells,
 )
 from .units import amount, change, seconds
 
@@ -125,6 +128,8 @@ def _kernels(report: ExtractionReport) -> Html:
         for kernel in report.kernels
     ]
     plans = [(kernel.region, *plan_cells(kernel.plan)) for kernel in report.kernels]
+    taken = [usage_cells(each) for each in report.usage]
+    compiled = table(USAGE_LEGEND, USAGE_COLUMNS, taken, range(2, len(USAGE_COLUMNS)))
     sums = element(
         "ul", *(element("li", f"{kernel.region}: {sum_text(kernel)}") for kernel in report.kernels)
     )
@@ -137,6 +142,7 @@ def _kernels(report: ExtractionReport) -> Html:
             range(2, len(header)),
         ),
         table(plan_legend(PLAN_COLUMNS), ("kernel", *PLAN_COLUMNS), plans, range(2, 1 + len(PLAN_COLUMNS))),
+        compiled if taken else Html(""),
         element("details", element("summary", "What each estimate is the sum of"), sums),
     )
 

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from tinyc.ir.arena import EMPTY, Arena
 from tinyc.ir.diagnostics import Diagnostic
+from tinyc.ir.usage import KernelUsage
 
 from .decisions import Decision, Deferred, no_decisions
 
@@ -192,6 +193,25 @@ class Handover:
     through: str = "gmem"
 
 
+Assemble = Callable[[], tuple[KernelUsage, ...]]
+"""Compiles the kernels for their GPU; empty for a CPU, and where they cannot be compiled here."""
+
+
+def not_assembled() -> tuple[KernelUsage, ...]:
+    return ()
+
+
+@dataclass(frozen=True)
+class RefusedPlan:
+    """A Plan that came before the one that was taken, and ``why`` its kernel was refused: what it spills, or that there is no
+    code for it. ``plan``: in words. ``taken``: it is used all the same, since no other does better."""
+
+    region: str
+    plan: str
+    why: str
+    taken: bool = False
+
+
 @dataclass(frozen=True)
 class InputCopies:
     """Calls in which an input came in another layout than dense row-major, or less aligned than it must be, and was
@@ -218,7 +238,8 @@ class ExtractionReport:
             were given beside the built-in ones.
         ablation: what the program costs without single rules; empty unless asked for.
         matched: what each rule did in each phase; :attr:`rules` knows in addition what survives.
-        decide, trace: make :attr:`decisions` and the survivors when they are first asked for.
+        refused: Plans that were passed over, since the kernels that they make keep values in local memory.
+        decide, trace, assemble: make :attr:`decisions`, the survivors and :attr:`usage` when they are first asked for.
     """
 
     target: str
@@ -243,7 +264,9 @@ class ExtractionReport:
     also: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     decide: Deferred = field(default=no_decisions, repr=False, compare=False)
+    refused: tuple[RefusedPlan, ...] = ()
     trace: Trace = field(default=not_traced, repr=False, compare=False)
+    assemble: Assemble = field(default=not_assembled, repr=False, compare=False)
 
     @cached_property
     def decisions(self) -> tuple[Decision, ...]:
@@ -251,6 +274,12 @@ class ExtractionReport:
         the dearest runner-up first. Found by extracting again with the choice forbidden, so it takes a moment the first
         time; deterministic."""
         return self.decide()
+
+    @cached_property
+    def usage(self) -> tuple[KernelUsage, ...]:
+        """What each kernel for a GPU takes, by ptxas: one per entry symbol, in the order of :attr:`kernels`. They are
+        compiled for it when they are first asked for: about 0.1 s each where the cache does not have them."""
+        return self.assemble()
 
     @cached_property
     def rules(self) -> tuple[RuleReport, ...]:
@@ -262,8 +291,8 @@ class ExtractionReport:
         return tuple(replace(rule, survives=survivors.get(rule.rule, 0)) for rule in self.matched)
 
     def quick(self) -> ExtractionReport:
-        """The same without what takes time to work out: decisions and survivors."""
-        return replace(self, decide=no_decisions, trace=not_traced)
+        """The same without what takes time to work out: decisions, survivors, and what kernels take."""
+        return replace(self, decide=no_decisions, trace=not_traced, assemble=not_assembled)
 
     def to_json(self) -> str:
         """Strict JSON with sorted keys, as docs/schemas/report.schema.json says. Seconds, bytes and FLOPs."""
@@ -294,5 +323,11 @@ class ExtractionReport:
 
     def __getstate__(self) -> dict[str, object]:
         # what decides holds the e-graph; its answer is what is worth keeping
-        known = {"decisions": self.decisions, "decide": no_decisions, "trace": not_traced}
-        return {**self.__dict__, **known, "rules": self.rules}
+        known = {"decisions": self.decisions, "rules": self.rules, "usage": self.usage}
+        return {
+            **self.__dict__,
+            **known,
+            "decide": no_decisions,
+            "trace": not_traced,
+            "assemble": not_assembled,
+        }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tinyc.ir.usage import KernelUsage
+
 from .decisions import Decision
 from .report import (
     ExtractionReport,
@@ -26,6 +28,7 @@ def to_text(report: ExtractionReport, times: bool) -> str:
         _summary(report, times),
         _kernels(report, times),
         _plans(report),
+        *((_usage(report),) * times),
         _estimates(report),
         _terms(report.total, report.naive),
         _decisions(report.decisions),
@@ -198,6 +201,27 @@ def _plans(report: ExtractionReport) -> list[str]:
     ]
 
 
+USAGE_COLUMNS = ("kernel", "arch", "registers", "stack", "spill stores", "spill loads", "shared")
+USAGE_LEGEND = (
+    "Compiled: what each kernel takes, by ptxas. registers, stack: of a thread, bytes of local memory; spill stores and loads: "
+    "bytes of the instructions; shared: of a block, without what its launch asks for."
+)
+
+
+def _usage(report: ExtractionReport) -> list[str]:
+    """What a compiler says, whose version is not tinyc's to choose."""
+    if not report.usage:
+        return []
+    rows = [usage_cells(each) for each in report.usage]
+    return [*paragraph(USAGE_LEGEND), "", *table_lines([USAGE_COLUMNS, *rows], right=range(2, 7))]
+
+
+def usage_cells(usage: KernelUsage) -> Row:
+    """One cell for each of :data:`USAGE_COLUMNS`."""
+    sizes = (usage.stack_bytes, usage.spill_store_bytes, usage.spill_load_bytes, usage.shared_bytes)
+    return usage.kernel, usage.arch, str(usage.registers), *(f"{amount(size)}B" for size in sizes)
+
+
 PLANS = {
     "tile": "points of m x n x k (loops: 1 x points x threads of a sum)",
     "warp": "the part of one warp (wgmma: of a warpgroup)",
@@ -341,6 +365,10 @@ def rest(report: ExtractionReport, times: bool) -> list[str]:
     if report.arena.bytes:
         held, live = amount(report.arena.bytes), amount(report.arena.lower_bound)
         lines.append(f"Memory: {held}B between kernels; {live}B live at one time.")
+    lines += [
+        f"{each.region}: {'no Plan is better than' if each.taken else 'passed over:'} {each.plan}, {each.why}."
+        for each in report.refused * times
+    ]
     lines += [
         f"{each.buffer} is deferred: {each.producer} hands it to {each.consumer} through memory, {amount(each.bytes)}B."
         for each in report.deferred

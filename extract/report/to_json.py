@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from tinyc.ir.diagnostics import CATALOGUE, Diagnostic, TinycError, show
+from tinyc.ir.usage import KernelUsage
 
 from .decisions import Decision
 from .report import VERSION, ExtractionReport, RuleReport
@@ -19,7 +20,7 @@ from .report import VERSION, ExtractionReport, RuleReport
 NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 """How strict JSON spells what is no number."""
 
-DEFERRED = ("decide", "trace")
+DEFERRED = ("decide", "trace", "assemble")
 """Fields that make what is written."""
 
 OF_A_DIAGNOSTIC = ("code", "kind", "severity", "at", "why", "suggestion")
@@ -31,7 +32,8 @@ def to_json(report: ExtractionReport) -> str:
     for field in dataclasses.fields(report):
         if field.name not in (*DEFERRED, "matched"):
             data[field.name] = _plain(getattr(report, field.name))
-    data |= {"decisions": _plain(report.decisions), "rules": _plain(report.rules)}
+    made = {"decisions": report.decisions, "rules": report.rules, "usage": report.usage}
+    data |= {name: _plain(value) for name, value in made.items()}
     return json.dumps(data, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
 
 
@@ -50,9 +52,11 @@ def from_json(document: object) -> ExtractionReport:
     if version != VERSION or isinstance(version, bool):
         why = f"it is a report of version {show(version)}, and this tinyc reads version {VERSION}"
         raise _bad("report.version", why, "make the report anew")
-    given = {key: value for key, value in document.items() if key not in ("version", "decisions", "rules")}
+    made = ("version", "decisions", "rules", "usage")
+    given = {key: value for key, value in document.items() if key not in made}
     decisions = _read(tuple[Decision, ...], document.get("decisions", []), "report.decisions")
     rules = _read(tuple[RuleReport, ...], document.get("rules", []), "report.rules")
+    usage = _read(tuple[KernelUsage, ...], document.get("usage", []), "report.usage")
     survives = {rule.rule: rule.survives for rule in rules if rule.survives is not None}
     return _object(
         ExtractionReport,
@@ -60,6 +64,7 @@ def from_json(document: object) -> ExtractionReport:
         "report",
         decide=lambda: decisions,
         trace=lambda: survives or None,
+        assemble=lambda: usage,
         matched=tuple(dataclasses.replace(rule, survives=None) for rule in rules),
     )
 

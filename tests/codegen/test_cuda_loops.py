@@ -127,6 +127,20 @@ def test_many_points_have_wide_indices() -> None:
     source = generate(region).source
     assert "const long long t = (long long)blockIdx.x * 256 + threadIdx.x;" in source
     compile_ptx(source)
+    b = Build(i=2**32 + 1)
+    b.input("X", I32, 2**32 + 1)
+    total = b.done(b.read("X", "i"))
+    b = Build()
+    b.input("X", I32, 2**32 + 1)
+    for each in (total, b.done(b.reduce("SUM", b.read("X", "r"), r=2**32 + 1))):
+        compile_ptx(generate(each).source)  # in vectors, the last of which hangs over
+    b = Build(i=2**20, j=2**12)
+    b.input("X", F16, 2**12, 2**20)
+    compile_ptx(generate(b.done(b.read("X", "j", "i"))).source)
+    b = Build(i=2**20 + 1, j=2**12)
+    b.input("X", F16, 2**20 + 1, 2**12)
+    largest = b.reduce("MAX", b.read("X", "i", "r"), r=2**12)
+    compile_ptx(generate(b.done(b.binary("SUB", b.read("X", "i", "j"), largest))).source)
     b = Build(i=3, j=2**20)
     b.input("X", I32, 3, 2**20)
     assert index_type(b.done(b.read("X", "i", "j"))) == "int"

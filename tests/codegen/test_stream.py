@@ -4,52 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from region_builder import BF16, F16, F32, LOOPS, Build, axis, compare, evaluate_region, generate, run
+from region_builder import BF16, F16, F32, LOOPS, compare, evaluate_region, generate, run
+from stream_regions import LOG2E, StreamBuild, attention
 
 from tinyc.ir.dtypes import DType
-from tinyc.ir.region import Axis, Region, Stream
+from tinyc.ir.region import Region
 
 RNG = np.random.default_rng(11)
-LOG2E = 1.4426950408889634
-
-
-class StreamBuild(Build):
-    def stream(self, score: str, weight: str, scale: float = LOG2E, **axes: int) -> str:
-        bound = tuple(Axis(name, size) for name, size in axes.items())
-        return self.let(F32, Stream(bound, score, weight, self.const(scale)))
-
-
-def attention(
-    m: int,
-    n: int,
-    d: int,
-    *,
-    k: int = 0,
-    h: int = 1,
-    dtype: DType = F32,
-    causal: bool = False,
-    last: str = "d",
-) -> Region:
-    """softmax(S) V per head h; S is read, or Q Kᵀ over ``k`` where that is given. ``last``: the last output axis."""
-    sizes = {"h": h, "m": m, "d": d} if last == "d" else {"h": h, "d": d, "m": m}
-    b = StreamBuild(**sizes)
-    if k:
-        q = b.read(b.input("Q", dtype, h, m, k), "h", "m", "p")
-        key = b.read(b.input("K", dtype, h, n, k), "h", "n", "p")
-        if dtype is not F32:
-            q, key = b.cast(q, F32), b.cast(key, F32)
-        score = b.reduce("SUM", b.binary("MUL", q, key), p=k)
-    else:
-        score = b.read(b.input("S", F32, h, m, n), "h", "m", "n")
-    if causal:
-        seen = b.within(axis("m") - axis("n"), 0, m)
-        score = b.select(seen, score, b.const(float("-inf")))
-    value = b.read(b.input("V", dtype, h, n, d), "h", "n", "d")
-    if dtype is not F32:
-        value = b.cast(value, F32)
-    total = b.stream(score, b.const(1.0), n=n)
-    mixed = b.stream(score, value, n=n)
-    return b.done(b.binary("FDIV", mixed, total))
 
 
 def arrays(region: Region, scale: float = 1.0) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,8 @@ def test_symbols_are_bound_by_what_is_emulated() -> None:
     check(program, result.outputs, inputs)
 
 
-def test_what_cannot_be_emulated_says_why() -> None:
+def test_what_cannot_be_emulated_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
     program = traced(lambda a: -a, "fp32", a=(4,))
     data = np.ones(4, np.float32)
     for compiled, options, kind in (

@@ -49,8 +49,9 @@ def test_reports_are_what_the_schema_says_and_come_back(name: str, target: str) 
 
 
 def test_the_schema_has_the_fields_of_the_report() -> None:
-    names = {field.name for field in dataclasses.fields(ExtractionReport)} - {"decide", "trace", "matched"}
-    assert set(SCHEMA["properties"]) == names | {"version", "decisions", "rules"}
+    made = {"decide", "trace", "assemble", "matched"}
+    names = {field.name for field in dataclasses.fields(ExtractionReport)} - made
+    assert set(SCHEMA["properties"]) == names | {"version", "decisions", "rules", "usage"}
     decision = SCHEMA["properties"]["decisions"]["items"]
     assert set(decision["properties"]) == {field.name for field in dataclasses.fields(Decision)}
     assert decision["additionalProperties"] is False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import estimates, explanations, gemm, models, scaling
+from . import estimates, explanations, gemm, models, sass, scaling
 from .measure import Benchmark
 
 #: name -> benchmark
@@ -18,6 +18,7 @@ BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType(
             estimates.BENCHMARK,
             scaling.BENCHMARK,
             explanations.BENCHMARK,
+            sass.BENCHMARK,
         )
     }
 )

@@ -29,7 +29,8 @@ class Prepared:
     result: Callable[[], Any]
 
 
-def _load(peer: str, module: str) -> Any:
+def load_peer(peer: str, module: str) -> Any:
+    """The module of a peer. Raises Usage where it is not installed."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -39,13 +40,13 @@ def _load(peer: str, module: str) -> Any:
 
 def torch_eager(name: str, arrays: Sequence[Any]) -> Prepared | None:
     """torch as it is, kernel by kernel."""
-    torch = _load("torch", "torch")
+    torch = load_peer("torch", "torch")
     return _prepare_torch(torch, _torch_functions(torch).get(name), arrays)
 
 
 def torch_compile(name: str, arrays: Sequence[Any]) -> Prepared | None:
     """torch.compile with its default settings; it needs a C++ compiler."""
-    torch = _load("torch-compile", "torch")
+    torch = load_peer("torch-compile", "torch")
     function = _torch_functions(torch).get(name)
     return _prepare_torch(torch, function and torch.compile(function, dynamic=False), arrays)
 
@@ -91,7 +92,7 @@ def _torch_functions(torch: Any) -> dict[str, Callable[..., Any]]:
 
 def tinygrad(name: str, arrays: Sequence[Any]) -> Prepared | None:
     """tinygrad's TinyJit on its CPU device, without BEAM search; it needs clang."""
-    grad = _load("tinygrad", "tinygrad")
+    grad = load_peer("tinygrad", "tinygrad")
     function = _tinygrad_functions(grad).get(name)
     if function is None:
         return None

@@ -24,7 +24,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         metavar="P",
         action="append",
         default=[],
-        help="beside numpy: torch, torch-compile or tinygrad, where installed (cpu-models)",
+        help="beside numpy: torch, torch-compile or tinygrad (cpu-models), triton (sass), where installed",
     )
     command.set_defaults(command=bench_command)
 

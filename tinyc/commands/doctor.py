@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Any
 
+from tinyc.ir.diagnostics import TinycError
 from tinyc.settings import Settings
 
 from .console import say, say_table
@@ -76,6 +77,8 @@ def _try(name: str, probe: Callable[[], str], advice: str, required: bool = True
     """A check that is right where ``probe`` returns (what it found) and wrong where it raises, whatever it is."""
     try:
         return Check(name, True, required, probe(), "")
+    except TinycError as error:
+        return Check(name, False, required, error.why, advice)
     except Exception as error:
         return Check(name, False, required, f"{type(error).__name__}: {error}", advice)
 
@@ -142,6 +145,8 @@ def _main_job() -> str:
 
 def _cache_folder(settings: Settings) -> str:
     """Writes and removes a file in the cache folder, or in the nearest parent that exists."""
+    if settings.cache is not None and not settings.cache.usable():
+        raise RuntimeError(f"{settings.cache.folder} cannot be written, or others may write to it")
     folder = settings.cache_dir
     while not folder.exists():
         folder = folder.parent
@@ -159,11 +164,14 @@ def _nvrtc() -> str:
 
 
 def _driver() -> str:
-    from cuda.bindings import driver
+    """The driver, the first GPU, and the target that is "auto" here."""
+    from tinyc.runtime.cuda.device import first_device, target_for
 
-    (status,) = driver.cuInit(0)
-    if int(status) != 0:
-        raise RuntimeError(f"cuInit: {status.name}")
-    status, count = driver.cuDeviceGetCount()
-    status, version = driver.cuDriverGetVersion()
-    return f"CUDA {version // 1000}.{version % 1000 // 10}, {count} device(s)"
+    device = first_device()
+    version = device.driver("cuDriverGetVersion")
+    count = device.driver("cuDeviceGetCount")
+    capability = ".".join(map(str, device.capability))
+    target = target_for(device)
+    runs = f'target="auto" is {target}' if target else 'no target has code for it: target="auto" is cpu'
+    found = f"{device.name}, compute capability {capability}: {runs}"
+    return f"CUDA {version // 1000}.{version % 1000 // 10}, {count} device(s); the first is {found}"

@@ -72,8 +72,10 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def compile_file(args: argparse.Namespace, settings: Settings) -> int:
-    from tinyc.stages import code_stage  # heavy, and not needed for --help
+    from tinyc.compiler import target_here  # heavy, and not needed for --help
+    from tinyc.stages import code_stage
 
+    args.target = target_here() if args.target == "auto" else args.target
     stages = args.dump or ((code_stage(args.target),) if args.out else ())
     compiled = compile_source(args, args.file, partial=bool(stages) and _before_binding(stages))
     if args.out:

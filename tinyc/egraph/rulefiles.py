@@ -152,10 +152,27 @@ def load_rules(extra: Iterable[str | Path] = ()) -> RuleBase:
     Raises TinycError RuleFileInvalid (with file and line) for anything that is not a well-formed rule file, and
     FileUnreadable for a file that cannot be read.
     """
-    reading = read_rules(extra)
+    listed = tuple(extra)
+    if not listed:
+        return _builtin(tuple(sorted(_stamp(each) for each in os.scandir(BUILTIN.resolve().parent))))
+    reading = read_rules(listed)
     if reading.faults:
         raise reading.faults[0].error
     return reading.base
+
+
+@functools.lru_cache(maxsize=1)
+def _builtin(stamps: tuple[tuple[str, int, int], ...]) -> RuleBase:
+    """The built-in rules, read once as long as their files do not change."""
+    reading = read_rules()
+    if reading.faults:
+        raise reading.faults[0].error
+    return reading.base
+
+
+def _stamp(file: os.DirEntry[str]) -> tuple[str, int, int]:
+    found = file.stat()
+    return file.name, found.st_size, found.st_mtime_ns
 
 
 def read_rules(extra: Iterable[str | Path] = ()) -> Reading:

@@ -45,7 +45,7 @@ def program_of(document: object, source: object) -> Program:
         return _from_document(document)
 
 
-ONLY_SHOWN = frozenset({"indexbook", "poly_view", "analysis", "exec", "llvm", "cu"})
+ONLY_SHOWN = frozenset({"indexbook", "poly_view", "analysis", "exec", "llvm", "gpu", "cu"})
 """The stages from whose dumps nothing goes on."""
 
 

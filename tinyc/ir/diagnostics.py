@@ -181,6 +181,14 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "CudaRefused": Entry(
             "E1707", "a CUDA source does not compile", "correct the source at the lines of NVRTC's log"
         ),
+        "DriverFailed": Entry(
+            "E1708", "the driver of a GPU refused a call", "emulate the program, or update the driver"
+        ),
+        "GpuIrInvalid": Entry(
+            "E1709",
+            "a document of GPU IR is malformed, or its statements use a tile when it is not there",
+            "correct the named statement",
+        ),
         "FileUnreadable": Entry("E1801", "a file cannot be read", "check its path and permissions"),
         "Usage": Entry("E1802", "the command line is wrong", "see tinyc COMMAND --help"),
         "InvalidSetting": Entry(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,13 @@ from tinyc.ir.signature import Argument, Signature
 from .arena import aligned_copy, is_aligned
 
 Array = NDArray[Any]
+
+
+class Shaped(Protocol):
+    """An array, of any library."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
 
 
 def place_arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -49,25 +56,7 @@ def receive(signature: Signature, given: Sequence[Any]) -> tuple[list[Array], st
     copied: dict[str, int] = {}
     for declared, value in zip(signature.inputs, given, strict=True):
         array = _as_numpy(declared.name, value, declared.dtype)
-        found = dtype_of(array)
-        if found is not declared.dtype:
-            raise TinycError(
-                "DTypeMismatch",
-                f"input {declared.name!r} has dtype {array.dtype}, the program declares {declared.dtype.value}",
-                "convert the array before the call; tinyc never casts inputs",
-                at={"layer": "runtime", "value": declared.name},
-            )
-        shape = declared.shape
-        fits = len(array.shape) == len(shape) and all(
-            isinstance(want, str) or size == want for size, want in zip(array.shape, shape, strict=True)
-        )
-        if not fits:
-            raise TinycError(
-                "InputMismatch",
-                f"input {declared.name!r} has shape {list(array.shape)}, the program declares {list(shape)}",
-                "pass an array of the declared shape",
-                at={"layer": "runtime", "value": declared.name},
-            )
+        check_declared(declared, dtype_of(array), str(array.dtype), array.shape)
         if not array.flags.c_contiguous or not is_aligned(array, declared.alignment):
             copied[declared.name] = array.nbytes
             array = aligned_copy(array, declared.alignment)
@@ -75,7 +64,30 @@ def receive(signature: Signature, given: Sequence[Any]) -> tuple[list[Array], st
     return arrays, kind, copied
 
 
-def bind_shapes(signature: Signature, arrays: Sequence[Array]) -> dict[str, int]:
+def check_declared(declared: Argument, dtype: DType | None, spelled: str, shape: tuple[int, ...]) -> None:
+    """Whether an array is what ``declared`` says; symbols are not looked at. ``spelled``: its dtype in its library's words.
+    Raises DTypeMismatch, InputMismatch."""
+    if dtype is not declared.dtype:
+        raise TinycError(
+            "DTypeMismatch",
+            f"input {declared.name!r} has dtype {spelled}, the program declares {declared.dtype.value}",
+            "convert the array before the call; tinyc never casts inputs",
+            at={"layer": "runtime", "value": declared.name},
+        )
+    wanted = declared.shape
+    fits = len(shape) == len(wanted) and all(
+        isinstance(want, str) or size == want for size, want in zip(shape, wanted, strict=True)
+    )
+    if not fits:
+        raise TinycError(
+            "InputMismatch",
+            f"input {declared.name!r} has shape {list(shape)}, the program declares {list(wanted)}",
+            "pass an array of the declared shape",
+            at={"layer": "runtime", "value": declared.name},
+        )
+
+
+def bind_shapes(signature: Signature, arrays: Sequence[Shaped]) -> dict[str, int]:
     """The sizes of the signature's symbols, from the shapes of its inputs. Raises InputMismatch, UnboundSymbol."""
     bound: dict[str, int] = {}
     for declared, array in zip(signature.inputs, arrays, strict=True):

@@ -21,6 +21,7 @@ from tinyc.ir.plan import Extracted
 
 from .arena import Memory, aligned_copy, aligned_empty, is_aligned
 from .jit import Code, Function
+from .measure import processor
 
 Array = NDArray[Any]
 
@@ -72,7 +73,7 @@ class Executable:
         self._execution = execution
         self._buffers = {buffer.id: buffer for buffer in execution.buffers}
         self._offsets = {buffer.id: buffer.offset for buffer in execution.internal()}
-        self._alignment = _alignments(program)
+        self._alignment = alignments(program)
         self._steps = tuple(
             _Step(
                 self._code[self.kernels[item.kernel]],
@@ -99,6 +100,11 @@ class Executable:
             MemoryError: where there is no memory for the outputs or the intermediate buffers.
         """
         return self._run(inputs, None)
+
+    @property
+    def machine(self) -> str:
+        """What the processor calls itself."""
+        return processor()
 
     def profile(self, inputs: Sequence[Array]) -> Profile:
         """As a call, with the time of each instruction."""
@@ -215,7 +221,7 @@ class Executable:
                 self._idle.append(memory)
 
 
-def _alignments(program: Extracted) -> dict[int, int]:
+def alignments(program: Extracted) -> dict[int, int]:
     """What the Regions take for granted of each buffer's address, in bytes."""
     found: dict[int, int] = {}
     for instruction in program.execution.instructions:

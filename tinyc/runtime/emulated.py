@@ -9,24 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinyc.codegen.cuda import CudaKernel, generate
 from tinyc.codegen.emulator import Counters, Delivery, Finding, Uninitialised, emulate
-from tinyc.codegen.nvrtc import compile_ptx
-from tinyc.ir.plan import Extracted
+
+from .cuda.program import CudaProgram
 
 Array = NDArray[Any]
-
-ARCHITECTURES: Mapping[str, str] = {"sm80": "sm_80", "sm90": "sm_90a"}
-"""What NVRTC calls the targets."""
-
-
-@dataclass(frozen=True)
-class CudaProgram:
-    """A program for a GPU. ``kernels``: one per Region. ``target``: of :data:`ARCHITECTURES`."""
-
-    program: Extracted
-    target: str
-    kernels: tuple[CudaKernel, ...]
 
 
 @dataclass(frozen=True)
@@ -50,11 +37,6 @@ class Emulation:
     counters: Mapping[str, Counters]
 
 
-def cuda_program(program: Extracted, target: str) -> CudaProgram:
-    """The kernels of ``program`` in CUDA C++. Raises TinycError CodegenFailed."""
-    return CudaProgram(program, target, tuple(map(generate, program.regions)))
-
-
 def emulate_program(
     cuda: CudaProgram, inputs: Sequence[Array], delivery: Delivery = "late", seed: int = 0
 ) -> Emulation:
@@ -71,7 +53,7 @@ def emulate_program(
         region, kernel = cuda.program.regions[step.kernel], cuda.kernels[step.kernel]
         sources = zip(region.inputs, step.inputs, strict=True)
         result = emulate(
-            compile_ptx(kernel.source, ARCHITECTURES[cuda.target]),
+            cuda.compiled(kernel).ptx,
             kernel.name,
             kernel.grid,
             kernel.block,

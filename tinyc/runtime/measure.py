@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .cpu import Executable
+    from .cuda.launch import Launched
 
 WARMUP = 2
 """Runs that are not counted: the first one touches memory for the first time."""
 
 
-def kernel_seconds(code: Executable, inputs: Sequence[NDArray[Any]], repeats: int = 9) -> tuple[float, ...]:
+def kernel_seconds(
+    code: Executable | Launched, inputs: Sequence[NDArray[Any]], repeats: int = 9
+) -> tuple[float, ...]:
     """Median seconds of each instruction of a program over ``repeats`` runs, in order. ``inputs`` as for a call of ``code``.
 
     Raises TinycError InputMismatch, and MemoryError, as a call does.

@@ -1,0 +1,372 @@
+"""Whether GPU IR keeps its promises (document 004 §9.2): the kernel is run without data, and every use is held against its token.
+
+It checks that each token is produced once and waited for before what it stands for is used, that a slot of a ring is never written
+while it may be read or before what it was written with has arrived, that a slot holds the tile that is read from it, that every step of every
+tile is multiplied once with the fragments of both operands, that the epilogue comes after the last product, and that its results are stored.
+What it cannot see is what names stand for: that ``src`` is the operand of its ring, ``ops`` the Region's, ``dst`` its outputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from tinyc.ir.diagnostics import TinycError
+
+from .ir import (
+    Barrier,
+    CommitGroup,
+    CpAsync,
+    Epilogue,
+    GpuKernel,
+    LoadFragments,
+    Loop,
+    Mma,
+    Ring,
+    Statement,
+    StGlobalVec,
+    Tile,
+    Token,
+    Wait,
+)
+from .operand import ACCESS
+
+Key = tuple[str, int]
+
+MOST_TURNS = 1 << 16
+"""Of all loops together, those left out that are like others."""
+
+
+def check_gpu_ir(kernel: GpuKernel) -> None:
+    """Raises TinycError GpuIrInvalid for the first statement that breaks a promise, with its number and the turn of its loop."""
+    _sizes(kernel)
+    run = _Run(kernel)
+    run.all(kernel.stmts, {}, "")
+    run.end()
+
+
+def _refuse(at: str, why: str) -> NoReturn:
+    raise TinycError(
+        "GpuIrInvalid",
+        f"{at}: {why}",
+        "every token is produced once and waited for, and a slot is written only when nobody reads it",
+        at={"layer": "gpu_ir", "value": at},
+    )
+
+
+# ---- sizes ----------------------------------------------------------------------------------------------------------
+
+
+def _sizes(kernel: GpuKernel) -> None:
+    """What is said twice agrees."""
+    a, b = kernel.rings
+    bm, bn, bk = kernel.tile
+    rows, columns = kernel.warp_tile
+    batch, m, n, k = kernel.extents
+    if bm % rows or bn % columns or bk % kernel.depth:
+        _refuse("tile", f"{kernel.tile} is no multiple of {kernel.warp_tile} and depth {kernel.depth}")
+    if kernel.tiles != -(-k // bk):
+        _refuse("tiles", f"{k} points of k in tiles of {bk} are not {kernel.tiles}")
+    counts = {"b": batch, "m.o": -(-m // bm), "n.o": -(-n // bn)}
+    if sorted(part for part, _ in kernel.places) != sorted(counts):
+        _refuse("places", f"the parts of a grid are {', '.join(counts)}, each once")
+    for way, size in zip("xyz", kernel.grid, strict=True):
+        blocks = math.prod(counts[part] for part, where in kernel.places if where == way)
+        if blocks != size:
+            _refuse("grid", f"{blocks} blocks are counted along {way}, the grid has {size}")
+    if a.name == b.name or a.stages != b.stages:
+        _refuse("rings", "two rings have two names, and the same number of stages")
+    for ring, own in ((a, bm), (b, bn)):
+        wanted = (bk, own) if ring.turned else (own, bk)
+        if (ring.rows, ring.columns) != wanted:
+            _refuse(
+                "rings", f"{ring.name} is {ring.rows} x {ring.columns}, its tile {wanted[0]} x {wanted[1]}"
+            )
+        if ring.swizzle and not ring.turns_within:
+            _refuse("rings", f"rows of {ring.row_bytes} bytes cannot be swizzled")
+
+
+# ---- statements -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Slot:
+    """``arrived``: for the thread that copied it; ``seen``: by all threads, since the last barrier. ``read``: since then."""
+
+    tile: int
+    token: Key
+    arrived: bool = False
+    seen: bool = False
+    read: bool = False
+
+
+@dataclass
+class _Run:
+    """``group``: of a token. ``groups``: so many are closed, ``landed`` of them have arrived. ``waited``: tokens that were waited for,
+    or need not be. ``done``, ``stored``: the tokens of the last product and of what was stored."""
+
+    kernel: GpuKernel
+    produced: set[Key] = field(default_factory=set)
+    group: dict[Key, int] = field(default_factory=dict)
+    open: list[Key] = field(default_factory=list)
+    groups: int = 0
+    landed: int = 0
+    waited: set[Key] = field(default_factory=set)
+    slots: dict[Key, _Slot] = field(default_factory=dict)
+    fragments: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    how: dict[str, tuple[str, int]] = field(default_factory=dict)
+    steps: int = 0
+    turns: int = 0
+    done: Key | None = None
+    epilogue: Epilogue | None = None
+    stored: bool = False
+    at: str = ""
+
+    def all(self, statements: Sequence[Statement], values: dict[str, int], at: str) -> None:
+        for number, statement in enumerate(statements):
+            self.at = f"{at}{number}"
+            if isinstance(statement, Loop):
+                self.loop(statement, values, f"{at}{number}")
+            else:
+                self.one(statement, values)
+
+    def loop(self, loop: Loop, values: dict[str, int], at: str) -> None:
+        if loop.var in values:
+            self.refuse(f"{loop.var} is the variable of a loop around this one")
+        alike = self.alike(loop)
+        turn = before = 0
+        while turn < loop.count:
+            if alike and turn == alike.start:
+                self.jump(len(alike), self.steps - before)
+                turn = alike.stop
+            before = self.steps
+            self.turns += 1
+            if self.turns > MOST_TURNS:
+                self.refuse(f"{MOST_TURNS} turns of loops are not the end")
+            self.all(loop.body, {**values, loop.var: turn}, f"{at}, turn {turn}, ")
+            turn += 1
+
+    def alike(self, loop: Loop) -> range:
+        """Turns that need no check. What a turn does depends on what lies around its tile, so that those that are far from either
+        end of a long loop are like those a multiple of the stages before."""
+        tiles = [tile for each in loop.body for tile in _tiles(each)]
+        if any(isinstance(each, Loop) for each in loop.body) or any(tile.var != loop.var for tile in tiles):
+            return range(0)
+        stages = math.lcm(*(ring.stages for ring in self.kernel.rings))
+        pending = max((each.pending for each in loop.body if isinstance(each, Wait)), default=0)
+        far = 2 * (stages + pending + max((abs(tile.offset) for tile in tiles), default=0))
+        length = (min(loop.count, self.kernel.tiles) - 2 * far) // stages * stages
+        return range(far, far + max(length, 0))
+
+    def jump(self, by: int, steps: int) -> None:
+        """As if ``by`` more turns had been taken, of ``steps`` steps each."""
+
+        def moved(key: Key) -> Key:
+            return key[0], key[1] + by
+
+        self.produced |= {moved(key) for key in self.produced}
+        self.waited |= {moved(key) for key in self.waited}
+        self.group = {moved(key): group for key, group in self.group.items()}
+        self.open = [moved(key) for key in self.open]
+        self.fragments = {key: (tile + by, step) for key, (tile, step) in self.fragments.items()}
+        for slot in self.slots.values():
+            slot.tile, slot.token = slot.tile + by, moved(slot.token)
+        self.steps += by * steps
+
+    def one(self, statement: Statement, values: dict[str, int]) -> None:
+        match statement:
+            case CpAsync():
+                self.copy(statement, values)
+            case CommitGroup():
+                self.group |= dict.fromkeys(self.open, self.groups)
+                self.open, self.groups = [], self.groups + 1
+            case Wait():
+                self.wait(statement, values)
+            case Barrier():
+                for slot in self.slots.values():
+                    slot.seen, slot.read = slot.arrived, False
+            case LoadFragments():
+                self.load(statement, values)
+            case Mma():
+                self.multiply(statement, values)
+            case Epilogue():
+                self.finish(statement, values)
+            case StGlobalVec():
+                self.store(statement, values)
+
+    def copy(self, statement: CpAsync, values: dict[str, int]) -> None:
+        tile, key = self.tile(statement.tile, values), self.key(statement.out_token, values)
+        ring = self.ring(statement.ring)
+        if statement.bytes not in (0, *ACCESS):
+            self.refuse(f"there are no copies of {statement.bytes} bytes")
+        if ring.row_bytes % (statement.bytes or 1):
+            self.refuse(f"rows of {ring.row_bytes} bytes are no multiple of {statement.bytes}")
+        how = self.how.setdefault(ring.name, (statement.src, statement.bytes))
+        if how != (statement.src, statement.bytes):
+            self.refuse(f"tiles of {ring.name} are copied from {how[0]}, {how[1]} bytes at a time, elsewhere")
+        if tile >= self.kernel.tiles:
+            return
+        self.produce(key, tile)
+        if self.epilogue is not None and not self.epilogue.overlap:
+            self.refuse(f"tile {tile} of {ring.name} is written where the epilogue's memory is")
+        place = (ring.name, tile % ring.stages)
+        before = self.slots.get(place)
+        if before is not None and before.read:
+            self.refuse(f"tile {before.tile} of {ring.name} may still be read where tile {tile} is written")
+        if before is not None and not before.arrived:
+            self.refuse(f"tile {before.tile} of {ring.name} is on its way where tile {tile} is written")
+        direct = statement.bytes == 0
+        self.slots[place] = _Slot(tile, key, arrived=direct)
+        if direct:
+            self.waited.add(key)
+        else:
+            self.open.append(key)
+
+    def wait(self, statement: Wait, values: dict[str, int]) -> None:
+        self.landed = max(self.landed, self.groups - statement.pending)
+        for token in statement.tokens:
+            key = self.key(token, values)
+            if key[1] >= self.kernel.tiles or key in self.waited:
+                continue
+            if self.group.get(key, self.groups) >= self.landed:
+                self.refuse(
+                    f"{key[0]}[{key[1]}] is not among what has arrived: {statement.pending} groups may be under way"
+                )
+            self.waited.add(key)
+        for slot in self.slots.values():
+            slot.arrived = slot.arrived or slot.token in self.waited
+
+    def load(self, statement: LoadFragments, values: dict[str, int]) -> None:
+        tile = self.tile(statement.tile, values)
+        rings = [self.ring(name) for name in statement.rings]
+        if statement.step >= self.kernel.steps:
+            self.refuse(f"a tile has {self.kernel.steps} steps, and {statement.step} is none of them")
+        if tile >= self.kernel.tiles:
+            return
+        for ring in rings:
+            slot = self.slots.get((ring.name, tile % ring.stages))
+            if slot is None or slot.tile != tile:
+                held = "nothing" if slot is None else f"tile {slot.tile}"
+                self.refuse(f"tile {tile} of {ring.name} is read where {held} is")
+            if not slot.arrived:
+                self.refuse(f"tile {tile} of {ring.name} is read before it is waited for")
+            if not slot.seen:
+                self.refuse(f"tile {tile} of {ring.name} is read without a barrier since it arrived")
+            slot.read = True
+            self.fragments[ring.name, statement.buffer] = (tile, statement.step)
+
+    def multiply(self, statement: Mma, values: dict[str, int]) -> None:
+        tile = self.tile(statement.tile, values)
+        for ring in self.kernel.rings:
+            held = self.fragments.get((ring.name, statement.buffer))
+            if held != (tile, statement.step):
+                holds = "nothing" if held is None else f"step {held[1]} of tile {held[0]}"
+                self.refuse(
+                    f"step {statement.step} of tile {tile} is multiplied, buffer {statement.buffer} of {ring.name} holds {holds}"
+                )
+        if self.steps != tile * self.kernel.steps + statement.step:
+            self.refuse(f"step {statement.step} of tile {tile} is not the next one")
+        self.steps += 1
+        if statement.out_token is not None:
+            if statement.step != self.kernel.steps - 1:
+                self.refuse(f"{statement.out_token} is produced before the last step of the tile")
+            self.done = self.produce(self.key(statement.out_token, values), tile)
+            self.waited.add(self.done)
+
+    def finish(self, statement: Epilogue, values: dict[str, int]) -> None:
+        self.all_multiplied()
+        if self.epilogue is not None:
+            self.refuse("there is one epilogue already")
+        self.use(statement.in_token, values, self.done, "the last product")
+        if not statement.overlap:
+            self.idle()
+            for (name, _), slot in self.slots.items():
+                if slot.read or not slot.seen:
+                    doing = "read" if slot.read else "written"
+                    self.refuse(f"{name} may still be {doing} where its memory is used again")
+            self.slots.clear()
+        self.epilogue = statement
+        token = self.key(statement.out_token, values)
+        self.produce(token, token[1])
+
+    def store(self, statement: StGlobalVec, values: dict[str, int]) -> None:
+        end = None if self.epilogue is None else self.key(self.epilogue.out_token, values)
+        for size in (self.kernel.warp_tile[1], self.kernel.extents[2]):
+            if size % statement.width:
+                self.refuse(f"{size} columns are no multiple of {statement.width}")
+        self.use(statement.in_token, values, end, "the epilogue")
+        if self.stored:
+            self.refuse("the results are stored already")
+        self.stored = True
+
+    def end(self) -> None:
+        self.at = "the end"
+        self.all_multiplied()
+        self.idle()
+        if not self.stored:
+            self.refuse("the results are never stored")
+
+    def all_multiplied(self) -> None:
+        if self.steps != self.kernel.tiles * self.kernel.steps:
+            self.refuse(f"{self.steps} of {self.kernel.tiles * self.kernel.steps} steps are multiplied")
+
+    def idle(self) -> None:
+        """Nothing is under way."""
+        for key in (*self.group, *self.open):
+            if key not in self.waited:
+                self.refuse(f"{key[0]}[{key[1]}] is never waited for")
+
+    # ---- tokens, tiles and rings --------------------------------------------------------------------------------
+
+    def produce(self, key: Key, tile: int) -> Key:
+        if key in self.produced:
+            self.refuse(f"{key[0]}[{key[1]}] is produced twice")
+        if key[1] != tile:
+            self.refuse(f"{key[0]}[{key[1]}] is produced for tile {tile}")
+        self.produced.add(key)
+        return key
+
+    def use(self, token: Token, values: dict[str, int], wanted: Key | None, what: str) -> None:
+        key = self.key(token, values)
+        if key not in self.produced:
+            self.refuse(f"{key[0]}[{key[1]}] is used before it is produced")
+        if key != wanted:
+            self.refuse(f"{key[0]}[{key[1]}] is not what {what} gives")
+
+    def key(self, token: Token, values: dict[str, int]) -> Key:
+        return token.name, self.tile(token.tile, values)
+
+    def tile(self, tile: Tile, values: dict[str, int]) -> int:
+        if tile.var is not None and tile.var not in values:
+            self.refuse(f"{tile.var} is the variable of no loop around this statement")
+        number = tile.at(values)
+        if number < 0:
+            self.refuse(f"there is no tile {number}")
+        return number
+
+    def ring(self, name: str) -> Ring:
+        found = next((ring for ring in self.kernel.rings if ring.name == name), None)
+        return found or self.refuse(f"there is no ring {name}")
+
+    def refuse(self, why: str) -> NoReturn:
+        _refuse(f"statement {self.at}", why)
+
+
+def _tiles(statement: Statement) -> Iterator[Tile]:
+    """All that a statement names."""
+    match statement:
+        case CpAsync(tile=tile, out_token=token):
+            yield from (tile, token.tile)
+        case Wait(tokens=tokens):
+            yield from (token.tile for token in tokens)
+        case LoadFragments(tile=tile):
+            yield tile
+        case Mma(tile=tile, out_token=done):
+            yield tile
+            yield from () if done is None else (done.tile,)
+        case Epilogue(in_token=taken, out_token=given):
+            yield from (taken.tile, given.tile)
+        case StGlobalVec(in_token=taken):
+            yield taken.tile

@@ -1,0 +1,288 @@
+"""The one skeleton of tiled contractions (document 004 §9.1), filled in by a Plan: Region + Plan in, GPU IR out.
+
+``cp.async`` ring -> fragments -> matrix instructions -> epilogue -> stores. Copies run ahead of the products by the Plan's
+prefetch_depth, and the fragments of the next step are loaded while this one is multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+from tinyc.ir.dtypes import DType
+from tinyc.ir.region import Axis, Let, Reduce, Region, Stream
+from tinyc.ir.resources import stored_along
+from tinyc.ir.rows import kept_rows
+from tinyc.ir.schedule import Async, Contraction, LayoutHints, Plan
+from tinyc.ir.schedule_names import Scope
+from tinyc.ir.units import UNITS, Unit
+
+from ..prepare import linear, simplify
+from .ir import (
+    Barrier,
+    CommitGroup,
+    CpAsync,
+    Epilogue,
+    GpuKernel,
+    LoadFragments,
+    Loop,
+    Mma,
+    Ring,
+    Statement,
+    StGlobalVec,
+    Tile,
+    Token,
+    Wait,
+)
+from .operand import Group, Operand, Source, operand, source_of
+
+BLOCK = (16, 8)
+"""Points of m and of n that a warp multiplies at a time with matrix units."""
+
+LANES = ((16, 16), 4)
+"""The same without them, and points of k: 4 x 8 lanes, each with 16 bytes of either operand (:mod:`tinyc.codegen.cuda.simt`)."""
+
+MOST_ORDERS = 4
+"""Summed axes of which every order is tried."""
+
+
+@dataclass(frozen=True)
+class TiledProduct:
+    """What a contraction's kernel is made from.
+
+    ``region``: without axes of size 1. ``n`` is the group along which the result is contiguous: where that is the Plan's m, the
+    two operands have changed places. ``dtype``: of the sums. ``width``: elements of a row that the epilogue takes at a time.
+    """
+
+    region: Region
+    kernel: GpuKernel
+    batch: Group
+    m: Group
+    n: Group
+    k: Group
+    lhs: Operand
+    rhs: Operand
+    dtype: DType
+    width: int
+
+
+def contraction_kernel(region: Region, plan: Plan) -> TiledProduct | None:
+    """The kernel of a contraction as ``plan`` has it; None where the skeleton does not fit the Region: a second reduction, or an
+    operand that is more than a Read behind guards and casts."""
+    scope = Scope(plan, region)
+    roles = scope.contraction
+    if roles is None or kept_rows(region, roles):
+        return None
+    turned = stored_along(region, region.outputs[0]) in roles.m
+    if turned:
+        roles, plan = _turned(roles, plan)
+    small = simplify(region)
+    lets = {let.name: let for let in small.lets}
+    if sum(isinstance(let.value, Reduce | Stream) for let in small.lets) != 1 or roles.reduce not in lets:
+        return None
+    found = [source_of(lets, small.inputs, name) for name in (roles.lhs, roles.rhs)]
+    left, right = found
+    if left is None or right is None:
+        return None
+    dtype = lets[roles.reduce].dtype
+    unit = _unit(left, right, dtype)
+    groups = _groups(small, lets, roles)
+    lhs, rhs = _operands(left, right, groups)
+    tile, warp_tile = _tiles(plan, unit)
+    extents = (groups["b"].size, groups["m"].size, groups["n"].size, lhs.depth.size)
+    hints = plan.layout_hints or LayoutHints()
+    stages = plan.stages or 2
+    block, depth = (BLOCK, unit.depth) if unit.matrix else LANES
+    if warp_tile[0] % block[0] or warp_tile[1] % block[1] or tile[2] % depth:
+        return None
+    kept = (lhs.dtype, rhs.dtype) if unit.matrix else (dtype, dtype)
+    rings = (
+        _ring("a", kept[0], lhs, (tile[0], warp_tile[0]), tile[2], stages, hints.a_swizzle),
+        _ring("b", kept[1], rhs, (tile[1], warp_tile[1]), tile[2], stages, hints.b_swizzle),
+    )
+    if not unit.matrix and rings[1].turned and warp_tile[1] % 32 and warp_tile[1] != block[1]:
+        return None  # a lane has 2 neighbouring columns, or a multiple of 4
+    grid, places = _grid(plan, extents, tile)
+    width = _width(plan, small, groups["n"])
+    count = -(-extents[3] // tile[2])
+    async_ = plan.async_ or Async(True, stages, False)
+    kernel = GpuKernel(
+        "sm80", unit.name, depth, roles, extents, tile, warp_tile, count, grid, places, rings,
+        _statements(count, tile[2] // depth, unit.matrix, (lhs, rhs), stages, async_, plan.epilogue, small, width),
+    )  # fmt: skip
+    return TiledProduct(
+        small, kernel, groups["b"], groups["m"], groups["n"], lhs.depth, lhs, rhs, dtype, width
+    )
+
+
+# ---- what is multiplied ---------------------------------------------------------------------------------------------
+
+
+def _turned(roles: Contraction, plan: Plan) -> tuple[Contraction, Plan]:
+    """With m and n, and so the operands, in each other's place."""
+    other = {"m": "n", "n": "m"}
+
+    def renamed(part: str) -> str:
+        head, *rest = part.split(".")
+        return ".".join([other.get(head, head), *rest])
+
+    hints, vector = plan.layout_hints, plan.vectorize
+    turned = replace(
+        plan,
+        tile=plan.tile and (plan.tile[1], plan.tile[0], plan.tile[2]),
+        warp_tile=plan.warp_tile and (plan.warp_tile[1], plan.warp_tile[0]),
+        bind=tuple((renamed(part), place) for part, place in plan.bind),
+        vectorize=vector and replace(vector, axis=renamed(vector.axis)),
+        layout_hints=hints and replace(hints, a_swizzle=hints.b_swizzle, b_swizzle=hints.a_swizzle),
+    )
+    return replace(roles, lhs=roles.rhs, rhs=roles.lhs, m=roles.n, n=roles.m), turned
+
+
+def _unit(left: Source, right: Source, dtype: DType) -> Unit:
+    """What multiplies: sm80's matrix units for all machines so far, and its lanes for what they do not take."""
+    same = left.ref.dtype is right.ref.dtype and left.ref.dtype in (DType.FP16, DType.BF16)
+    return UNITS["sm80" if same and dtype is DType.FP32 else "sm80-simt"]
+
+
+def _groups(region: Region, lets: Mapping[str, Let], roles: Contraction) -> dict[str, Group]:
+    """The axes of each role that are left; iters of neither operand are walked as a batch."""
+    iters = {item.name: item for item in region.iters}
+    groups = {
+        role: Group(tuple(iters[name] for name in roles.groups()[role] if name in iters)) for role in "mn"
+    }
+    rest = tuple(item for item in region.iters if item.name not in groups["m"].names | groups["n"].names)
+    value = lets[roles.reduce].value
+    assert isinstance(value, Reduce)
+    return {**groups, "b": Group(rest), "k": Group(value.axes)}
+
+
+def _operands(left: Source, right: Source, groups: Mapping[str, Group]) -> tuple[Operand, Operand]:
+    """Both, with the summed axes in the order in which the most bytes are copied at a time; as they stand where that is no worse."""
+
+    def made(axes: tuple[Axis, ...]) -> tuple[Operand, Operand]:
+        depth = Group(axes)
+        return (
+            operand(left, groups["b"], groups["m"], depth, linear(left.read.map, left.ref)),
+            operand(right, groups["b"], groups["n"], depth, linear(right.read.map, right.ref)),
+        )
+
+    axes = groups["k"].axes
+    orders = permutations(axes) if len(axes) <= MOST_ORDERS else [axes, axes[::-1]]
+    return max(map(made, orders), key=lambda pair: sum(each.bytes for each in pair))
+
+
+# ---- how ------------------------------------------------------------------------------------------------------------
+
+
+def _tiles(plan: Plan, unit: Unit) -> tuple[tuple[int, int, int], tuple[int, int]]:
+    """Of a block and of a warp. A Plan's warp tile for units that four warps issue together is cut in four."""
+    tile = plan.tile or (128, 64, 64)
+    rows, columns = plan.warp_tile or (tile[0] // 2, tile[1] // 2)
+    if plan.arch is not None and UNITS[plan.arch].warps == 4 and unit.matrix:
+        rows, columns = (rows // 2, columns // 2) if columns >= 2 * unit.columns else (rows // 4, columns)
+    if unit.matrix and rows % unit.rows:
+        # of a narrow tile that is turned; an instruction has 16 rows
+        tile, rows = (tile[0] // rows * unit.rows, *tile[1:]), unit.rows
+    return tile, (rows, columns)
+
+
+def _ring(
+    name: str, dtype: DType, source: Operand, own: tuple[int, int], depth: int, stages: int, swizzle: bool
+) -> Ring:
+    """``own``: points of the operand's own axes in a tile, and in a warp's part of it."""
+    turned = source.along == "rows"
+    rows, columns = (depth, own[0]) if turned else (own[0], depth)
+    fits = not turned or (dtype.itemsize == 2 and _apart(own[1], own[0] // own[1]))
+    ring = Ring(name, dtype, rows, columns, stages, turned, swizzle)
+    return replace(ring, swizzle=swizzle and fits and ring.turns_within)
+
+
+def _apart(part: int, warps: int) -> bool:
+    """Whether the chunks at which a warp's blocks of a turned ring begin differ from those of its first in bits that are 0 there, so
+    that swizzled they differ in these bits too: what the addresses of fragments take for granted."""
+    starts = {part * warp * 2 & 96 for warp in range(warps)}
+    return not any(start & block * 32 & 96 for start in starts for block in range(part // 16))
+
+
+def _grid(
+    plan: Plan, extents: tuple[int, int, int, int], tile: tuple[int, int, int]
+) -> tuple[tuple[int, int, int], tuple[tuple[str, str], ...]]:
+    """Blocks along x, y and z, and what is counted along which, the last fastest."""
+    counts = {"b": extents[0], "m.o": -(-extents[1] // tile[0]), "n.o": -(-extents[2] // tile[1])}
+    bound = dict(plan.bind)
+    places = tuple(
+        (part, bound.get(part, default).removeprefix("block."))
+        for part, default in (("b", "block.z"), ("m.o", "block.y"), ("n.o", "block.x"))
+    )
+    grid = {"x": 1, "y": 1, "z": 1}
+    for part, way in places:
+        grid[way] *= counts[part]
+    return (grid["x"], grid["y"], grid["z"]), places
+
+
+def _width(plan: Plan, region: Region, n: Group) -> int:
+    """Elements of a row that are computed and stored together: what the Plan says, or less where rows are no multiple of that."""
+    if plan.vectorize is None or not n.axes or n.axes[-1] != region.iters[-1]:
+        return 1
+    width = plan.vectorize.width if plan.vectorize.axis.split(".")[0] in ("n", *n.names) else 1
+    while n.axes[-1].size % width:
+        width //= 2
+    return width
+
+
+def _statements(
+    tiles: int,
+    steps: int,
+    matrix: bool,
+    operands: tuple[Operand, Operand],
+    stages: int,
+    async_: Async,
+    ops: tuple[str, ...],
+    region: Region,
+    width: int,
+) -> tuple[Statement, ...]:
+    ahead = min(async_.prefetch_depth, stages) - 1 if async_.enable else 0
+    double = matrix and ahead > 0 and steps % 2 == 0
+    k = "k"
+
+    def copies(tile: Tile) -> tuple[Statement, ...]:
+        pairs = zip("ab", operands, strict=True)
+        return (
+            *(CpAsync(name, tile, f"in{each.number}", each.bytes, Token(name, tile)) for name, each in pairs),
+            CommitGroup(),
+        )
+
+    def arrived(tile: Tile, pending: int) -> tuple[Statement, ...]:
+        return Wait((Token("a", tile), Token("b", tile)), pending), Barrier()
+
+    def fragments(tile: Tile, step: int, buffer: int) -> Statement:
+        return LoadFragments(("a", "b"), tile, step, buffer)
+
+    def product(step: int, buffer: int) -> Statement:
+        done = Token("mma", Tile(0, k)) if step == steps - 1 else None
+        return Mma(Tile(0, k), step, buffer, done)
+
+    now, then, later = Tile(0, k), Tile(1, k), Tile(ahead, k)
+    before = [statement for number in range(ahead) for statement in copies(Tile(number))]
+    body: list[Statement] = []
+    if double:
+        before += [*arrived(Tile(0), ahead - 1), fragments(Tile(0), 0, 0)]
+        for step in range(steps):
+            last = step == steps - 1
+            body += arrived(then, ahead - 1) if last else ()
+            body += [fragments(then, 0, 0) if last else fragments(now, step + 1, (step + 1) % 2)]
+            body += copies(later) if step == 0 else ()
+            body += [product(step, step % 2)]
+    else:
+        body += [*arrived(now, ahead - 1), *copies(later)] if ahead else [*copies(now), *arrived(now, 0)]
+        for step in range(steps):
+            body += [fragments(now, step, 0), product(step, 0)]
+    end = Token("mma", Tile(tiles - 1))
+    done = Token("epilogue", Tile(0))
+    after: list[Statement] = [] if async_.epilogue_overlap else [Barrier()]
+    after += [
+        Epilogue(ops, async_.epilogue_overlap, end, done),
+        StGlobalVec(tuple(f"out{number}" for number in range(len(region.outputs))), width, done),
+    ]
+    return (*before, Loop(k, tiles, tuple(body)), *after)

@@ -1,0 +1,1 @@
+"""Programs on NVIDIA GPUs, through the driver alone: see :class:`.launch.Launched`."""
