@@ -131,8 +131,9 @@ def _named(
     parameters += [
         f"{scalar.MEMORY[ref.dtype]}* __restrict__ out{number}" for number, ref in enumerate(region.outputs)
     ]
-    # a block of many threads may have a multiprocessor, and all of its registers, to itself
-    bounds = f"{threads}, 1" if threads > 512 else str(threads)
+    # One block of it may have a multiprocessor, and all of its registers, to itself. Without the 1, ptxas stops at 40
+    # registers and spills what a few more would have held.
+    bounds = f"{threads}, 1"
     lines = [
         *head,
         f'extern "C" __global__ void __launch_bounds__({bounds}) @KERNEL(',

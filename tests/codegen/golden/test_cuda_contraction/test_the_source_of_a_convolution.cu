@@ -147,7 +147,7 @@ static __device__ __forceinline__ void multiply_fp16(float (&sums)[ROWS][COLUMNS
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128) kernel_180d70bdcba5(
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_5e51572c0218(
     const unsigned short* __restrict__ in0,
     const unsigned short* __restrict__ in1,
     const float* __restrict__ in2,

@@ -152,7 +152,7 @@ static __device__ __forceinline__ void multiply_fp16(float (&sums)[ROWS][COLUMNS
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128) kernel_b27a6187b86a(
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_6da8acf9a476(
     const unsigned short* __restrict__ in0,
     const unsigned short* __restrict__ in1,
     const float* __restrict__ in2,
