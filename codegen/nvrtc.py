@@ -139,9 +139,10 @@ def _library() -> Any:
 
 
 def _content(nvrtc: Any, size: Any, content: Any, program: Any) -> bytes:
-    found = b" " * _checked(nvrtc, size(program))
+    # of its own: a bytes object of one byte is the one that the whole process shares, and NVRTC would write into that
+    found = bytearray(_checked(nvrtc, size(program)))
     _checked(nvrtc, content(program, found))
-    return found
+    return bytes(found)
 
 
 def _text(content: bytes) -> str:

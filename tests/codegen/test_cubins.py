@@ -77,3 +77,9 @@ def test_a_log_without_figures_says_nothing() -> None:
     )
     (found,) = usage_in(text + "Used 12 registers" + helper)
     assert (found.stack_bytes, found.spill_store_bytes) == (96, 8), "of functions that it calls as well"
+
+
+def test_a_log_of_one_byte_is_written_to_memory_of_its_own() -> None:
+    """NVRTC ends an empty log with a zero. Bytes of one byte are shared by the whole process."""
+    compile_cubin('extern "C" __global__ void quiet(float* x) { x[0] = 1.0f; }', "compute_80")
+    assert [bytes([each])[0] for each in range(256)] == list(range(256))
