@@ -138,7 +138,8 @@ def found(
     program: Program, target: str, rules: Sequence[Path] = (), machine: Limits | None = None
 ) -> Mapping[Problem, tuple[Candidate, ...]]:
     """The candidates by problem. ``machine``: other limits than the target's."""
-    return candidates_of(saturated(program, machine or LIMITS[target], rules), target)
+    limits = machine or LIMITS[target]
+    return candidates_of(saturated(program, limits, rules), limits.arch)
 
 
 def gemm(m: int, n: int, k: int, dtype: str = "fp16") -> Program:

@@ -99,7 +99,7 @@ def optimize_and_compile(
     Args:
         program: a Program (``tinyc.load``, ``tinyc.trace``), a path, or a parsed document. A dump of the stages
             region and plan is compiled as it stands: nothing is optimised.
-        target: "cpu", "sm80", "sm90", or "auto": what this machine's first GPU runs, "cpu" where there is none.
+        target: "cpu", "sm80", "sm86", "sm89", "sm90", or "auto": what this machine's first GPU runs, "cpu" where there is none.
             Programs for sm80 and sm90 need a driver to be called, and none for :meth:`Compiled.emulate`.
         shapes: sizes of symbols. The rest bind from the arguments of the first call, which compiles then.
         rules: extra ``.egg`` files or folders, added to the built-in ones.

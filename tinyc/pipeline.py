@@ -206,7 +206,7 @@ def _survivors(built: Built, options: Options) -> Mapping[str, int] | None:
 def _finished(extracted: Extracted, options: Options, graph: Graph | None) -> Planned:
     """With the best Plans for the target, and what is handed straight on marked (document 004 §6.9)."""
     outputs = frozenset(extracted.execution.buffers[id].name for id in extracted.execution.output_buffers)
-    candidates = candidates_of(graph, options.target)
+    candidates = candidates_of(graph, machine(options.target).limits.arch)
     planned = with_plans(extracted, candidates, options.model, machine(options.target))
     regions = mark_deferred(planned.extracted.regions, outputs)
     return replace(planned, extracted=replace(planned.extracted, regions=regions))

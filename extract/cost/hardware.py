@@ -60,10 +60,11 @@ class Hardware:
     transposed: float = 0.0
 
 
-#: cpu: two cores with AVX2 or better, as measured with `tinyc bench cpu-gemm`. sm80: A100 SXM 80 GB; sm90: H100 SXM.
+#: cpu: two cores with AVX2 or better, as measured with `tinyc bench cpu-gemm`. sm80: A100 SXM 80 GB; sm86: A10; sm89:
+#: L40S; sm90: H100 SXM.
 #: Their peaks are the makers' data sheets, dense, with fp32 accumulation; half of the fp32 rate is simple operations,
 #: since a multiply-add counts two. The cache's rate is 5120 bytes a clock of which two thirds arrive (A100), and what
-#: holds products with tiles of 128 x 128 at 525 TFLOP/s (Hopper). Latencies are 479 clocks of main memory. The weights
+#: holds products with tiles of 128 x 128 at 525 TFLOP/s (Hopper); those of sm86 and sm89 are guesses. Latencies are 479 clocks of main memory. The weights
 #: of the penalties are what docs/cost.md derives; the CPU's are as measured where matrices are read across
 #: (docs/benchmarks.md). The CPU's vector registers are those of AVX2 until a target says its own.
 TABLE: Mapping[str, Hardware] = MappingProxyType(
@@ -92,6 +93,42 @@ TABLE: Mapping[str, Hardware] = MappingProxyType(
             vector_flops=19.5e12,
             sms=108,
             cache_bandwidth=4.8e12,
+            latency=340e-9,
+            narrow=0.05,
+            strided=3.0,
+            viewed=0.05,
+            transposed=0.5,
+        ),
+        "sm86": Hardware(
+            "sm86",
+            flops=125e12,
+            ops=15.6e12,
+            bandwidth=0.6e12,
+            launch=3e-6,
+            value=5e-9,
+            rows=True,
+            limits=LIMITS["sm86"],
+            vector_flops=31.2e12,
+            sms=72,
+            cache_bandwidth=2.0e12,
+            latency=340e-9,
+            narrow=0.05,
+            strided=3.0,
+            viewed=0.05,
+            transposed=0.5,
+        ),
+        "sm89": Hardware(
+            "sm89",
+            flops=362e12,
+            ops=45.8e12,
+            bandwidth=0.864e12,
+            launch=3e-6,
+            value=5e-9,
+            rows=True,
+            limits=LIMITS["sm89"],
+            vector_flops=91.6e12,
+            sms=142,
+            cache_bandwidth=4.5e12,
             latency=340e-9,
             narrow=0.05,
             strided=3.0,

@@ -374,8 +374,9 @@ def test_a_machine_without_gpus(gpu: FakeDriver) -> None:
     ("capability", "target"),
     [
         ((8, 0), "sm80"),
-        ((8, 6), "sm80"),
-        ((8, 9), "sm80"),
+        ((8, 6), "sm86"),
+        ((8, 7), "sm86"),
+        ((8, 9), "sm89"),
         ((9, 0), "sm90"),
         ((7, 0), "cpu"),
         ((10, 0), "cpu"),

@@ -111,3 +111,17 @@ def test_counters_say_what_a_kernel_did() -> None:
     load, store = counters.global_
     assert load.sectors == load.ideal == 256 and store.sectors == store.ideal == 256
     assert counters.bank_conflicts == 0
+
+
+@pytest.mark.spec("I-55")
+@pytest.mark.parametrize("target", ["sm86", "sm89"])
+def test_smaller_machines_run_the_kernels_of_sm80(target: str) -> None:
+    """With Plans for the shared memory that they have."""
+    program = traced(lambda a, b, c: (a @ b + c).relu(), "fp16", a=(65, 512), b=(512, 200), c=(200,))
+    compiled = tinyc.optimize_and_compile(program, target)
+    inputs = integer_inputs(program)
+    (wanted,) = evaluate(program, inputs)
+    (got,) = emulated(compiled, inputs)
+    assert np.array_equal(got, wanted)
+    assert {kernel.plan.arch for kernel in compiled.kernels} == {"sm80"}
+    assert {each.arch for each in compiled.report.usage} == {f"sm_{target[2:]}"}

@@ -52,7 +52,7 @@ def made(program: Program, target: str, model: CostModel | None = None, rules: t
     graph = saturated(program, row.limits, rules)
     found = extract_program(program, graph, model or Roofline(row)).extracted
     assert found is not None
-    candidates = candidates_of(graph, target)
+    candidates = candidates_of(graph, row.limits.arch)
     return Made(found, candidates, with_plans(found, candidates, model or Roofline(row), row), row)
 
 
@@ -96,7 +96,7 @@ def test_every_candidate_of_a_kernel_is_a_plan_that_fits(target: str) -> None:
                 tiled += 1
             for candidate in candidates:
                 plan = plan_of(candidate, region, roles, limits)
-                assert plan.arch == target
+                assert plan.arch == limits.arch
                 assert plan_from_json(json.loads(json.dumps(plan_to_json(region.name, plan)))) == plan
                 plans += 1
     assert plans > 50 and tiled >= 10
@@ -145,7 +145,7 @@ def gemm_ranked(
     roles = contraction_of(region)
     problem = problem_of(region, roles, row.limits)
     assert problem is not None
-    candidates = candidates_of(saturated(gemm(m, n, k), row.limits), target)[problem]
+    candidates = candidates_of(saturated(gemm(m, n, k), row.limits), row.limits.arch)[problem]
     return rank_plans(region, roles, candidates, model or Roofline(row), row.limits)
 
 
@@ -278,7 +278,7 @@ def made_without(program: Program, target: str) -> Planned:
     graph = saturated(program, row.limits, without=("plan",))
     found = extract_program(program, graph, Roofline(row)).extracted
     assert found is not None
-    return with_plans(found, candidates_of(graph, target), Roofline(row), row)
+    return with_plans(found, candidates_of(graph, row.limits.arch), Roofline(row), row)
 
 
 def test_kernels_that_are_equal_are_ranked_alike() -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tinyc.compiler import Compiled
     from tinyc.ir.tiny import Program
 
-TARGETS = ("cpu", "sm80", "sm90", "auto")
+TARGETS = ("cpu", "sm80", "sm86", "sm89", "sm90", "auto")
 FILE = "a Frontend or Tiny document, or a dump of the stages region or plan"
 
 

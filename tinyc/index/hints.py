@@ -18,7 +18,7 @@ CAPACITY: Mapping[str, int] = MappingProxyType({name: limits.on_chip for name, l
 TILE: Mapping[str, tuple[int, int, int]] = MappingProxyType(
     {"cpu": (64, 64, 64), "sm80": (128, 64, 64), "sm90": (128, 128, 64)}
 )
-"""Sides of a tile along m, n and k where a Plan says nothing."""
+"""Sides of a tile along m, n and k where a Plan says nothing, by architecture."""
 
 BANKS, BANK_BYTES = 32, 4
 ROWS, ROW_BYTES = 8, 16
@@ -53,7 +53,7 @@ def barrier(target: str) -> Barrier | None:
         "cp_async_group": ("commit_group", "wait_group"),
         "mbarrier": ("mbarrier.arrive.expect_tx", "mbarrier.try_wait.parity"),
     }
-    model = BARRIER_MODELS.get(target)
+    model = BARRIER_MODELS.get(LIMITS[target].arch)
     return Barrier(model, operations[model]) if model is not None else None
 
 
@@ -107,7 +107,7 @@ def operand_reads(region: Region) -> tuple[Read, ...]:
 def default_tile(region: Region, target: str) -> dict[str, int]:
     """A tile of :data:`TILE`: n is the last iter of more than one point, m the one before, k the last reduce axis of the
     Region's first reduction; every other iter is cut into points."""
-    m, n, k = TILE[target]
+    m, n, k = TILE[LIMITS[target].arch]
     iters = [axis for axis in region.iters if axis.size > 1]
     tile = {axis.name: 1 for axis in iters}
     for axis, side in zip(reversed(iters), (n, m), strict=False):

@@ -55,7 +55,7 @@ def check_gpu(claim: Claim) -> Resources:
     if found.threads > limits.threads:
         raise claim.refuse(
             "warp_tile" if plan.warp_tile else "tile",
-            f"{found.warps} warps are {found.threads} threads of a block, {limits.arch} has {limits.threads}",
+            f"{found.warps} warps are {found.threads} threads of a block, {limits.target} has {limits.threads}",
             "give a larger warp_tile or a smaller tile",
             "TooManyThreads",
             threads=found.threads,
@@ -66,7 +66,7 @@ def check_gpu(claim: Claim) -> Resources:
         raise claim.refuse(
             "tile",
             f"{plan.stages or 2} stages of {'x'.join(map(str, plan.tile or ()))} take {found.smem_bytes} bytes of shared "
-            f"memory, a block on {limits.arch} has {limits.smem_bytes}",
+            f"memory, a block on {limits.target} has {limits.smem_bytes}",
             _less_memory(plan, found.smem_bytes, limits.smem_bytes),
             "SharedMemoryExceeded",
             bytes=found.smem_bytes,
@@ -76,7 +76,7 @@ def check_gpu(claim: Claim) -> Resources:
         if count > limit:
             raise claim.refuse(
                 "bind",
-                f"{count} blocks along {way}, {limits.arch} has {limit}",
+                f"{count} blocks along {way}, {limits.target} has {limit}",
                 "give a larger tile, or bind to x",
             )
     return found
@@ -220,7 +220,7 @@ def _registers(claim: Claim, found: Resources) -> None:
     advice = f"give a smaller warp_tile, such as {halved[0]}x{halved[1]}"
     raise claim.refuse(
         "warp_tile",
-        f"about {found.registers_per_thread} registers for each of {found.threads} threads, {limits.arch} has {share}",
+        f"about {found.registers_per_thread} registers for each of {found.threads} threads, {limits.target} has {share}",
         advice if share == limits.registers else "give a smaller tile: so many threads share the registers",
         "RegistersExceeded",
         registers=found.registers_per_thread,

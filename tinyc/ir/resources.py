@@ -19,7 +19,8 @@ THREADS = 256
 
 @dataclass(frozen=True)
 class Limits:
-    """What one kernel may use on a machine.
+    """What one kernel may use on a machine. ``arch``: the instructions that its kernels are made of, one of
+    :data:`~tinyc.ir.schedule.ARCHS`; ``name``: of the target, where that is another word.
 
     GPUs: ``smem_bytes`` and ``threads`` of one block, ``registers`` of one thread, ``registers_per_sm``,
     ``smem_per_sm``, ``warps_per_sm`` and ``blocks_per_sm`` of one of ``multiprocessors``, ``grid`` blocks along x, y and z.
@@ -28,6 +29,7 @@ class Limits:
     """
 
     arch: str
+    name: str = ""
     smem_bytes: int = 0
     threads: int = 1024
     registers: int = 255
@@ -44,6 +46,11 @@ class Limits:
     cache_bytes: int = 1 << 20
 
     @property
+    def target(self) -> str:
+        """What the target is called."""
+        return self.name or self.arch
+
+    @property
     def on_chip(self) -> int:
         """Bytes in which a kernel may keep values between its reductions."""
         return self.smem_bytes or self.cache_bytes
@@ -56,10 +63,29 @@ LIMITS: Mapping[str, Limits] = MappingProxyType(
     {
         "cpu": CPU,
         "sm80": Limits("sm80", multiprocessors=108, smem_bytes=163 << 10, smem_per_sm=164 << 10),
+        "sm86": Limits(
+            "sm80",
+            "sm86",
+            multiprocessors=72,
+            smem_bytes=99 << 10,
+            smem_per_sm=100 << 10,
+            warps_per_sm=48,
+            blocks_per_sm=16,
+        ),
+        "sm89": Limits(
+            "sm80",
+            "sm89",
+            multiprocessors=142,
+            smem_bytes=99 << 10,
+            smem_per_sm=100 << 10,
+            warps_per_sm=48,
+            blocks_per_sm=24,
+        ),
         "sm90": Limits("sm90", multiprocessors=132, smem_bytes=227 << 10, smem_per_sm=228 << 10),
     }
 )
-"""By target. GPUs: the shared memory of one block and of one multiprocessor, as NVIDIA's tuning guides give it."""
+"""By target. GPUs: what a block and a multiprocessor have, as NVIDIA's tuning guides and the programming guide's table of
+compute capabilities give it. sm86 and sm89 run the kernels of sm80 with less room for them."""
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from tinyc.ir.diagnostics import TinycError
 
 from .loader import BundleError, Device, DriverError, runs_on
 
-TARGETS = {"sm90": "sm_90a", "sm80": "sm_80"}
-"""The targets with code for a GPU, and the architecture of it; the first that runs on a GPU is the one for it."""
+ARCHITECTURES: Mapping[str, str] = MappingProxyType(
+    {"sm90": "sm_90a", "sm89": "sm_89", "sm86": "sm_86", "sm80": "sm_80"}
+)
+"""What NVRTC calls the targets with code for a GPU; the first whose code runs on a GPU is the one for it."""
 
 
 def first_device() -> Device:
@@ -21,7 +24,7 @@ def first_device() -> Device:
 
 def target_for(device: Device) -> str | None:
     """The target whose code runs on ``device``; None where none does."""
-    return next((name for name, arch in TARGETS.items() if runs_on(arch, device.capability)), None)
+    return next((name for name, arch in ARCHITECTURES.items() if runs_on(arch, device.capability)), None)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tinyc.cache import Cache
@@ -11,8 +10,7 @@ from tinyc.codegen.nvrtc import Cubin, compile_cubin
 from tinyc.ir.plan import Extracted
 from tinyc.ir.usage import KernelUsage
 
-ARCHITECTURES: Mapping[str, str] = {"sm80": "sm_80", "sm90": "sm_90a"}
-"""What NVRTC calls the targets."""
+from .device import ARCHITECTURES
 
 
 @dataclass(frozen=True)
