@@ -37,7 +37,7 @@ def check(extracted: Extracted, target: str) -> list[Resources]:
     found = []
     for region, plan in zip(planned.regions, planned.plans, strict=True):
         found.append(check_plan(plan, region, machine.limits))
-        assert plan.arch == target
+        assert plan.arch == machine.limits.arch
         text = dumps(plan_to_json(region.name, plan))
         assert plan_from_json(json.loads(text)) == plan
     return found
