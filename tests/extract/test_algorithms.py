@@ -171,6 +171,42 @@ def test_the_rules_know_as_many_multiprocessors_as_the_table() -> None:
         assert LIMITS[name].multiprocessors == row.sms
 
 
+STAGED: Mapping[str, tuple[tuple[Shape, bool], ...]] = {
+    "sm80": (
+        ((1000, 640), True),
+        ((1000003,), True),  # no number of parts divides a prime
+        ((3, 700001), True),
+        ((999, 333), True),
+        ((4001,), False),  # one block is done before a second kernel has started
+        ((300, 100003), False),  # a block for each result fills the machine
+    ),
+    "sm90": (((1000003,), True), ((4001,), False)),
+    "cpu": (((1000003,), False),),
+}
+
+
+@pytest.mark.parametrize(("target", "shape", "staged"), cases(STAGED))
+def test_few_results_of_long_sums_are_summed_in_two_stages(target: str, shape: Shape, staged: bool) -> None:
+    """All of it, or the rows of a matrix whose rows are long."""
+    long = len(shape) > 1 and shape[1] > 100_000
+    program = tinyc.trace(lambda x: x.sum(1) if long else x.sum(), tinyc.spec("fp32", shape))
+    extracted = extracted_of(compiled(program, target))
+    assert (len(extracted.regions) > 1) == staged
+    taken, left_out = costs(program, target, "splitk")
+    assert taken < 0.7 * left_out if staged else taken <= left_out
+
+
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+@pytest.mark.parametrize("dtype", ["fp32", "i32", "fp16", "bf16"])
+def test_an_axis_that_is_filled_up_gives_the_same(op: str, dtype: str) -> None:
+    program = tinyc.trace(lambda x: getattr(x, op)(), tinyc.spec(dtype, (1031, 257)))
+    result = compiled(program, "sm80")
+    assert len(extracted_of(result).regions) == 2
+    values = np.random.default_rng(5).integers(1, 9, (1031, 257)) * (-1 if op == "max" else 1)
+    given = [values.astype(program.types[program.inputs[0].node].dtype.numpy)]
+    check_exact(program, extracted_of(result), given)
+
+
 # ---- attention: a stream, or kernels with the scores between them ---------------------------------------------------------
 
 

@@ -261,5 +261,6 @@ SMALL: Mapping[str, tuple[Callable[..., Any], Inputs, tuple[str, ...]]] = {
     "deep product": (lambda a, b: a @ b, {"a": (64, 16384), "b": (16384, 64)}, TARGETS),
     "large product": (lambda a, b: a @ b, {"a": (2048, 256), "b": (256, 640)}, TARGETS),
     "tall product": (lambda a, b: a @ b, {"a": (128, 4096), "b": (4096, 4096)}, TARGETS),
+    "long sum": (lambda x: x.sum(), {"x": (300_007,)}, ("sm80",)),
     "long scores": (lambda s: tinyc.functions.softmax(s), {"s": (4, 200_000)}, ("cpu",)),
 }  # fmt: skip
