@@ -55,8 +55,11 @@ class Event:
 
 @dataclass
 class Stream:
+    """``captured``: what a graph is made of, while one is; nothing of it happens."""
+
     waiting: list[Callable[[], None]] = field(default_factory=list)
     done: int = 0
+    captured: list[Callable[[], None]] | None = None
 
 
 class FakeDriver:
@@ -67,7 +70,7 @@ class FakeDriver:
         self, images: Mapping[bytes, str], capability: tuple[int, int] = (8, 0), memory: int = 1 << 28
     ) -> None:
         self.images, self.capability, self.memory = images, capability, memory
-        self.devices = 1
+        self.devices, self.l2_bytes = 1, 40 << 20
         self.launches: list[str] = []
         self.arguments: list[tuple[int, ...]] = []
         self.allocations: list[Allocation] = []
@@ -75,6 +78,9 @@ class FakeDriver:
         self.functions: dict[int, Function] = {}
         self.events: dict[int, Event] = {}
         self.streams: dict[int, Stream] = {0: Stream()}
+        self.created: set[int] = set()  # streams, by the API
+        self.graphs: dict[int, list[Callable[[], None]]] = {}
+        self.executables: dict[int, list[Callable[[], None]]] = {}
         self.retained = 0
         self.poisoned = R.CUDA_SUCCESS  # a kernel came to grief: all later calls say so
         self._initialised = False
@@ -104,10 +110,16 @@ class FakeDriver:
                 status = self.poisoned
             elif not name.startswith(("cuDevice", "cuCtxPush", "cuDriver")) and not self._contexts():
                 status = R.CUDA_ERROR_INVALID_CONTEXT
+            elif name in UNSAFE_WHILE_CAPTURING and any(
+                each.captured is not None for each in self.streams.values()
+            ):
+                status = R.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
         found = status if status != R.CUDA_SUCCESS else method(*arguments)
         if isinstance(found, R):
             return (found, *((None,) if name in WITH_RESULT else ()))
-        return (R.CUDA_SUCCESS,) if found is None else (R.CUDA_SUCCESS, found)
+        if found is None:
+            return (R.CUDA_SUCCESS,)
+        return (R.CUDA_SUCCESS, *found) if isinstance(found, tuple) else (R.CUDA_SUCCESS, found)
 
     def _contexts(self) -> list[int]:
         if not hasattr(self._current, "stack"):
@@ -156,6 +168,8 @@ class FakeDriver:
             real.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: self.capability[0],
             real.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: self.capability[1],
             real.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: self.shared_limit,
+            real.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: self.l2_bytes,
+            real.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: 108,
         }
         return values.get(real.CUdevice_attribute(int(attribute)), R.CUDA_ERROR_INVALID_VALUE)
 
@@ -203,6 +217,9 @@ class FakeDriver:
             raise Misuse(f"memory at {int(address):#x} is freed twice")
         found.freed = True
         return None
+
+    def _cuMemGetInfo(self) -> tuple[int, int]:
+        return self.memory - sum(each.bytes.size for each in self.allocations if not each.freed), self.memory
 
     def bytes_at(self, address: int, size: int) -> np.ndarray | None:
         """The bytes of an allocation from ``address`` on; None where there are not as many."""
@@ -343,11 +360,25 @@ class FakeDriver:
         self.streams[handle] = Stream()
         return handle
 
+    def _cuStreamCreate(self, flags: int) -> Any:
+        if flags not in (0, 1):
+            return R.CUDA_ERROR_INVALID_VALUE
+        self.created.add(handle := self.stream())
+        return real.CUstream(handle)
+
+    def _cuStreamDestroy(self, stream: Any) -> R | None:
+        if not int(stream) or int(stream) not in self.streams:
+            return R.CUDA_ERROR_INVALID_HANDLE
+        self._flush(int(stream))
+        self.created.discard(int(stream))
+        del self.streams[int(stream)]
+        return None
+
     def _put(self, stream: Any, work: Callable[[], None]) -> R | None:
         found = self.streams.get(int(stream))
         if found is None:
             return R.CUDA_ERROR_INVALID_HANDLE
-        found.waiting.append(work)
+        (found.waiting if found.captured is None else found.captured).append(work)
         return None
 
     def _flush(self, stream: int, place: int | None = None) -> None:
@@ -362,6 +393,50 @@ class FakeDriver:
             return R.CUDA_ERROR_INVALID_HANDLE
         self._flush(int(stream))
         return self.poisoned
+
+    # ---- graphs ---------------------------------------------------------------------------------------------------------
+
+    def _cuStreamBeginCapture(self, stream: Any, mode: Any) -> R | None:
+        found = self.streams.get(int(stream))
+        if found is None:
+            return R.CUDA_ERROR_INVALID_HANDLE
+        if not int(stream):
+            return R.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+        if found.captured is not None:
+            return R.CUDA_ERROR_ILLEGAL_STATE
+        found.captured = []
+        return None
+
+    def _cuStreamEndCapture(self, stream: Any) -> Any:
+        found = self.streams[int(stream)]
+        if found.captured is None:
+            return R.CUDA_ERROR_ILLEGAL_STATE
+        handle = self._handle()
+        self.graphs[handle], found.captured = found.captured, None
+        return real.CUgraph(handle)
+
+    def _cuGraphInstantiate(self, graph: Any, flags: int) -> Any:
+        if int(graph) not in self.graphs or flags:
+            return R.CUDA_ERROR_INVALID_VALUE
+        handle = self._handle()
+        self.executables[handle] = self.graphs[int(graph)]
+        return real.CUgraphExec(handle)
+
+    def _cuGraphDestroy(self, graph: Any) -> R | None:
+        return None if self.graphs.pop(int(graph), None) is not None else R.CUDA_ERROR_INVALID_VALUE
+
+    def _cuGraphLaunch(self, executable: Any, stream: Any) -> R | None:
+        if int(executable) not in self.executables:
+            return R.CUDA_ERROR_INVALID_VALUE
+        for work in self.executables[int(executable)]:
+            if status := self._put(stream, work):
+                return status
+        return None
+
+    def _cuGraphExecDestroy(self, executable: Any) -> R | None:
+        return None if self.executables.pop(int(executable), None) is not None else R.CUDA_ERROR_INVALID_VALUE
+
+    # ---- events ---------------------------------------------------------------------------------------------------------
 
     def _cuEventCreate(self, flags: int) -> Any:
         handle = self._handle()
@@ -410,6 +485,8 @@ class FakeDriver:
         yield from (f"memory at {each.address:#x}" for each in self.allocations if not each.freed)
         yield from (f"module {handle}" for handle in self.modules)
         yield from (f"event {handle}" for handle in self.events)
+        yield from (f"stream {handle}" for handle in self.created)
+        yield from (f"graph {handle}" for handle in (*self.graphs, *self.executables))
         yield from (f"context {each}" for each in self._contexts())
 
 
@@ -422,9 +499,18 @@ WITH_RESULT = {
         "cuDevicePrimaryCtxRetain",
     ),
     *("cuCtxPopCurrent", "cuMemAlloc", "cuModuleLoadData", "cuModuleGetFunction", "cuEventCreate"),
-    *("cuEventElapsedTime", "cuDriverGetVersion"),
+    *("cuEventElapsedTime", "cuDriverGetVersion", "cuMemGetInfo", "cuStreamCreate"),
+    *("cuStreamEndCapture", "cuGraphInstantiate"),
 }
 """The functions that give something besides their status."""
+
+
+UNSAFE_WHILE_CAPTURING = {
+    *("cuMemAlloc", "cuMemFree", "cuModuleLoadData", "cuModuleUnload", "cuCtxSynchronize"),
+    *("cuStreamSynchronize", "cuEventSynchronize"),
+}
+"""Calls that the thread that captures may not make (CUstreamCaptureMode, thread local); that one waits for what is not being
+captured is refused here as well."""
 
 
 def _no_driver_here() -> bool:

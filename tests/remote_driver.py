@@ -42,7 +42,9 @@ class _Enumeration:
         return _ask("member", self._name, member)
 
 
-CUdevice_attribute, CUfunction_attribute = map(_Enumeration, ("CUdevice_attribute", "CUfunction_attribute"))
+CUdevice_attribute, CUfunction_attribute, CUstreamCaptureMode = map(
+    _Enumeration, ("CUdevice_attribute", "CUfunction_attribute", "CUstreamCaptureMode")
+)
 
 
 def __getattr__(name):

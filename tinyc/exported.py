@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import secrets
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tinyc import __version__
@@ -36,27 +38,32 @@ def export_program(
         for name, content in sorted(files.items())
     }
     files["manifest.json"] = dumps({**found.manifest, "files": listed}).encode()
-    _replace(target, files)
-    return tuple(Path(folder) / name for name in sorted(files))
-
-
-def _replace(target: Path, files: dict[str, bytes]) -> None:
-    """Writes a folder beside ``target`` and puts it in its place."""
-    beside = f".{target.name}-{secrets.token_hex(4)}"
-    fresh, old = target.parent / f"{beside}.new", target.parent / f"{beside}.old"
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.exists() and not _replaceable(target):
-            raise TinycError(
-                "FileUnwritable",
-                "it is there already, and no bundle of an earlier export",
-                "give a folder that is new or empty",
-                {"file": target},
-            )
+    with fresh_folder(target, _is_bundle, "bundle") as fresh:
         for name, content in files.items():
             path = fresh / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+    return tuple(Path(folder) / name for name in sorted(files))
+
+
+@contextlib.contextmanager
+def fresh_folder(target: Path, ours: Callable[[Path], bool], what: str) -> Iterator[Path]:
+    """An empty folder beside ``target``, an absolute path, that takes its place once all is written; where something fails,
+    what was there before stays. ``ours``: whether a folder that is there already may be replaced; an empty one may.
+    ``what`` it is. Raises TinycError FileUnwritable."""
+    beside = f".{target.name}-{secrets.token_hex(4)}"
+    fresh, old = target.parent / f"{beside}.new", target.parent / f"{beside}.old"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or ours(target))):
+            raise TinycError(
+                "FileUnwritable",
+                f"it is there already, and no {what} of an earlier export",
+                "give a folder that is new or empty",
+                {"file": target},
+            )
+        fresh.mkdir()
+        yield fresh
         if target.exists():
             target.rename(old)
         fresh.rename(target)
@@ -72,14 +79,9 @@ def _replace(target: Path, files: dict[str, bytes]) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _replaceable(target: Path) -> bool:
-    """Whether ``target`` is an empty folder or a bundle."""
-    if not target.is_dir():
-        return False
-    if not any(target.iterdir()):
-        return True
+def _is_bundle(folder: Path) -> bool:
     try:
-        loader.read_manifest(target)
+        loader.read_manifest(folder)
     except loader.BundleError:
         return False
     return True

@@ -92,17 +92,17 @@ def _triton(triton: Any, tile: tuple[int, int, int], warps: int, stages: int) ->
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from .triton_gemm import gemm_bias_relu
+    from .gpu.folder.triton_kernels import gemm_bias_relu
 
     pointers = dict.fromkeys(("a", "b", "c", "bias"), "*fp16")
-    numbers = dict.fromkeys(("K", "stride_a", "stride_b", "stride_c", "blocks_n"), "i32")
-    constants = dict(zip(("BM", "BN", "BK"), tile, strict=True))
+    numbers = dict.fromkeys(("M", "N", "K", "stride_a", "stride_b", "stride_c"), "i32")
+    constants = {**dict(zip(("BM", "BN", "BK"), tile, strict=True)), "GROUP": 8}
     arguments = len(pointers) + len(numbers)
     source = ASTSource(
         fn=triton.jit(gemm_bias_relu),
         signature={**pointers, **numbers, **dict.fromkeys(constants, "constexpr")},
         constexprs={(arguments + place,): value for place, value in enumerate(constants.values())},
-        attrs={(place,): [["tt.divisibility", 16]] for place in range(arguments - 1)},
+        attrs={(place,): [["tt.divisibility", 16]] for place in range(arguments)},
     )
     options = {"num_warps": warps, "num_stages": stages}
     compiled = triton.compile(source, target=GPUTarget("cuda", 80, 32), options=options)

@@ -10,13 +10,15 @@ from tinyc.bench.measure import Benchmark, Cases, machine
 from tinyc.ir.diagnostics import TinycError
 from tinyc.settings import Settings
 
+from . import bench_gpu
 from .console import say, say_table
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = subparsers.add_parser("bench", help="run a benchmark")
     about = "; ".join(f"{benchmark.name}: {benchmark.about}" for benchmark in BENCHMARKS.values())
-    command.add_argument("name", metavar="NAME", choices=sorted(BENCHMARKS), help=about)
+    about += f"; gpu: {bench_gpu.ABOUT}"
+    command.add_argument("name", metavar="NAME", choices=sorted([*BENCHMARKS, "gpu"]), help=about)
     command.add_argument("--json", action="store_true", help="as JSON")
     command.add_argument("--repeat", metavar="N", type=_count, help="how often each case is measured")
     command.add_argument(
@@ -26,10 +28,14 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         default=[],
         help="beside numpy: torch, torch-compile or tinygrad (cpu-models), triton (sass), where installed",
     )
+    bench_gpu.add_options(command)
     command.set_defaults(command=bench_command)
 
 
 def bench_command(args: argparse.Namespace, settings: Settings) -> int:
+    if args.name == "gpu":
+        return bench_gpu.export_command(args, settings)
+    bench_gpu.check_absent(args)
     benchmark = BENCHMARKS[args.name]
     if unknown := sorted(set(args.peer) - set(benchmark.peers)):
         why = f"{benchmark.name} has no peer {', '.join(unknown)}"
