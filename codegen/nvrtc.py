@@ -16,6 +16,9 @@ from tinyc.ir.usage import KernelUsage
 #: what every compilation is given besides the architecture: lines of the source in the PTX, and ptxas's figures in the log
 OPTIONS = ("--std=c++17", "-lineinfo", "--ptxas-options=-v")
 
+#: what the source is called; NVRTC would put the folder that it runs in before a relative name, and into the machine code
+NAME = "/kernel.cu"
+
 
 @dataclass(frozen=True)
 class Cubin:
@@ -48,7 +51,7 @@ def compile_cubin(
     """
     if cache is None:
         return _compiled(source, arch, options)
-    key = key_of("cubin", nvrtc_version(), arch, *OPTIONS, *options, source)
+    key = key_of("cubin", nvrtc_version(), arch, NAME, *OPTIONS, *options, source)
     found = _from_bytes(cache.get(key))
     if found is None:
         found = _compiled(source, arch, options)
@@ -70,7 +73,7 @@ def nvrtc_version() -> str:
 
 def _compiled(source: str, arch: str, options: tuple[str, ...]) -> Cubin:
     nvrtc = _library()
-    program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
+    program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(source.encode(), NAME.encode(), 0, [], []))
     try:
         given = [f"--gpu-architecture={arch}", *OPTIONS, *options]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(given), [each.encode() for each in given])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tinyc.codegen.nvrtc import compile_cubin, usage_in
@@ -83,3 +85,16 @@ def test_a_log_of_one_byte_is_written_to_memory_of_its_own() -> None:
     """NVRTC ends an empty log with a zero. Bytes of one byte are shared by the whole process."""
     compile_cubin('extern "C" __global__ void quiet(float* x) { x[0] = 1.0f; }', "compute_80")
     assert [bytes([each])[0] for each in range(256)] == list(range(256))
+
+
+@pytest.mark.parametrize("arch", ["compute_80", "sm_80"])
+def test_machine_code_does_not_say_where_it_was_compiled(
+    arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        found.append(compile_cubin.__wrapped__(SPILLS, arch))
+    assert found[0] == found[1]
+    assert b"here" not in found[0].image and "here" not in found[0].ptx
