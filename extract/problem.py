@@ -10,6 +10,7 @@ from functools import cached_property
 
 from tinyc.ir.folds import Fold
 from tinyc.ir.resources import WARP
+from tinyc.ir.rows import row_pitch, slab_bytes
 
 from .choice import (
     LOOPED,
@@ -35,7 +36,7 @@ from .cost.model import (
     timer,
     weight,
 )
-from .cost.schedule import Schedule, two_passes
+from .cost.schedule import Schedule, whole_rows
 from .folds import Sum, fold_of, shared, sums
 from .tiling import Tiling
 from .view import LEVEL, Buffer, Item, View, Way, axis_extent, axis_id
@@ -367,15 +368,25 @@ class Problem:
         if self.tiling is None:
             return None
         if (item, whole) not in self.schedules:
-            columns = math.prod(map(axis_extent, item.payload[3])) if whole else 1  # type: ignore[call-overload]
             work = item_work(self.view, key[0], item) + self._loaded(item)
-            schedules = (
-                two_passes(each, -(-columns // each.tile[1]) if each.tile else 1)
-                for each in self.tiling.schedules(item)
-            )
+            schedules = self.tiling.schedules(item)
+            if whole:
+                schedules = self._kept(item, schedules)
             pairs = ((self.model.kernel(replace(work, schedule=each)), each) for each in schedules)
             self.schedules[item, whole] = min(pairs, key=lambda pair: pair[0], default=(0.0, None))[1]
         return self.schedules[item, whole]
+
+    def _kept(self, item: Item, schedules: Iterable[Schedule]) -> Iterator[Schedule]:
+        """``schedules`` with rows that blocks keep, as sums of four bytes, as far as they have the memory."""
+        columns = math.prod(map(axis_extent, item.payload[3]))  # type: ignore[call-overload]
+        for each in schedules:
+            if each.tile is None or each.warp_tile is None:
+                continue
+            part = each.warp_tile[1]
+            rows = each.tile[0] * row_pitch(columns, 4, part)
+            smem = rows + max(each.smem_bytes, each.warps * slab_bytes(part))
+            if smem <= self.model.hardware.limits.smem_bytes:
+                yield whole_rows(replace(each, smem_bytes=smem), -(-columns // each.tile[1]))
 
     def _scheduled(self, key: Key, item: Item) -> float:
         """What a contraction takes beside loading its operands once, with the blocks that its result has."""

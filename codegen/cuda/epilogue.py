@@ -20,11 +20,22 @@ def padded(columns: int) -> int:
 
 class Epilogue(Lets):
     """The lets after ``source``, a Reduce or a Stream, at ``width`` neighbours of a row; the variables of the iters are those of the
-    first. ``others``: lets that are known besides, as text."""
+    first. ``others``: lets that are known besides, as text. ``kept``: the rows in shared memory that it stores to, instead of the buffers
+    of the outputs."""
 
-    def __init__(self, region: Region, source: str, width: int, others: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        region: Region,
+        source: str,
+        width: int,
+        others: dict[str, str] | None = None,
+        kept: str = "",
+    ) -> None:
         super().__init__(region)
         self.width = width
+        if kept:
+            self.store16 = "keep16"
+            self.outputs = {ref.name: (kept, ref) for ref in region.outputs}
         (frame,) = self.frames
         frame.values |= {**(others or {}), source: "sums.at[u]" if width > 1 else "sums.at[0]"}
         if width > 1:

@@ -199,10 +199,10 @@ class Keeping(Lets):
         return row
 
 
-def fitting(draft: Keeping, threads: int) -> Keep:
+def fitting(draft: Keeping, threads: int, shared: int = SHARED) -> Keep:
     """Where what is needed again is kept, the dearest first: for other threads in shared memory; for the thread itself in
-    registers, or in shared memory where they do not suffice."""
-    registers, shared = min(REGISTERS, FILE // 2 // threads), SHARED
+    registers, or in shared memory where they do not suffice. ``shared``: bytes of it that a block has for this."""
+    registers = min(REGISTERS, FILE // 2 // threads)
     keep: dict[Key, str] = {}
     dearest = sorted(draft.asked_for, key=lambda key: (-_effort(draft, draft.stored[key].let), key))
     for key in sorted(dearest, key=lambda key: "shared" not in draft.asked_for[key]):

@@ -6,6 +6,7 @@ A let that differs within a vector is an array of its elements, computed in an u
 from __future__ import annotations
 
 from tinyc.ir.dtypes import DType
+from tinyc.ir.index import Affine
 from tinyc.ir.region import (
     Binary,
     Cast,
@@ -30,7 +31,10 @@ from .vector import ACCESS, WORD, accessed, element, piece, put, words
 
 
 class Lets(Nest):
-    """The body of one kernel under construction. ``used``: functions of the library that it calls."""
+    """The body of one kernel under construction. ``used``: functions of the library that it calls. ``store16``: what stores 16
+    bytes."""
+
+    store16 = "store16"
 
     def __init__(self, region: Region) -> None:
         names = {item.name: f"i{number}" for number, item in enumerate(region.iters)}
@@ -42,6 +46,7 @@ class Lets(Nest):
         self.free = free_axes(region)
         self.order = {let.name: number for number, let in enumerate(region.lets)}
         self.inputs = {ref.name: (f"in{number}", ref) for number, ref in enumerate(region.inputs)}
+        self.outputs = {ref.name: (f"out{number}", ref) for number, ref in enumerate(region.outputs)}
         self.used: set[str] = set()
         self.indices = Indices(axis_sizes(region), self.names, self.index, self.used)
 
@@ -129,7 +134,7 @@ class Lets(Nest):
         match let.value:
             case Read(tensor, index_map):
                 buffer, ref = self.inputs[tensor]
-                found = f"{buffer}[{self.indices.element(ref, index_map)}]"
+                found = f"{buffer}[{self.element(ref, index_map)}]"
                 if ref.dtype in scalar.LOAD:
                     return self.call(scalar.LOAD[ref.dtype], found)
                 return f"{found} != 0" if ref.dtype.value == "bool" else found
@@ -178,9 +183,13 @@ class Lets(Nest):
         if not count:
             return None
         array = self.room(frame, name, let, vector)
-        place = f"{buffer} + {self.indices.element(ref, let.value.map)}"
+        place = f"{buffer} + {self.element(ref, let.value.map)}"
         frame.add(*self.load(array, place, ref.dtype, vector, count))
         return self.unpacked(let, array)
+
+    def element(self, ref: MemRef, index_map: tuple[Affine, ...]) -> str:
+        """The position of an element of an input."""
+        return self.indices.element(ref, index_map)
 
     def load(self, array: str, place: str, dtype: DType, vector: Vector, count: int = 0) -> list[str]:
         """Loads the words ``array`` of a vector, ``count`` elements with each access (0: as many as there may be)."""
@@ -195,9 +204,10 @@ class Lets(Nest):
     def save(self, array: str, place: str, dtype: DType, vector: Vector, count: int = 0) -> list[str]:
         """Stores the words ``array`` of a vector, as :meth:`load` loads them."""
         access = self._access(dtype, vector, count)
-        self.used.add(f"store{access}" if access > 1 else "store_some")
+        store = self.store16 if access == ACCESS else f"store{access}"
+        self.used.add(store if access > 1 else "store_some")
         whole, some = (
-            f"store{access}({place}, {array});",
+            f"{store}({place}, {array});",
             f"store_some(({WORD[dtype.itemsize]}*)({place}), {array}, ",
         )
         return self._cut(whole if access > 1 else f"{some}{vector.width});", some, vector)
@@ -234,11 +244,10 @@ class Lets(Nest):
         which a thread is the one that does."""
         for item in self.region.yields:
             self.before(item.value)
-        outputs = {ref.name: (f"out{number}", ref) for number, ref in enumerate(self.region.outputs)}
         vector = next((frame.vector for frame in self.frames if frame.vector), None)
         stores: list[str] = []
         for stored in self.region.yields:
-            name, ref = outputs[stored.to]
+            name, ref = self.outputs[stored.to]
             value = self.value(stored.value)
             if vector is None:
                 value = self.call(scalar.STORE[ref.dtype], value) if ref.dtype in scalar.STORE else value

@@ -133,6 +133,19 @@ template <typename Element, int Words>
 }}
 """,
     ),
+    "keep16": (
+        (),
+        f"""// vectors of 16 bytes in shared memory, which the compiler would take apart
+template <int Words>
+{_HEAD} void keep16(void* to, const unsigned int (&x)[Words]) {{
+  const unsigned int at = (unsigned int)__cvta_generic_to_shared(to);
+#pragma unroll
+  for (int k = 0; k < Words; k += 4)
+    asm volatile("st.shared.v4.u32 [%0], {{%1,%2,%3,%4}};"
+                 :: "r"(at + k * 4), "r"(x[k]), "r"(x[k + 1]), "r"(x[k + 2]), "r"(x[k + 3]) : "memory");
+}}
+""",
+    ),
     "store8": (
         (),
         f"""template <int Words>

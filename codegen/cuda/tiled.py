@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tinyc.ir.region import Axis
+from tinyc.ir.rows import slab_bytes
 from tinyc.ir.units import UNITS, WARP
 
 from ..gpu.contraction import TiledProduct
@@ -14,16 +15,20 @@ from ..gpu.ir import (
     CommitGroup,
     CpAsync,
     Epilogue,
+    KeepRows,
     LoadFragments,
     Loop,
     Mma,
+    ReduceRows,
     Ring,
     Statement,
     StGlobalVec,
     Tile,
     Wait,
+    Walk,
 )
-from . import epilogue, fragments, simt
+from . import epilogue, fragments, scalar, simt
+from .block_rows import KEPT, block_rows
 from .copies import Copy
 
 GROUP = 8
@@ -48,7 +53,8 @@ class _Tiled:
     def __init__(self, product: TiledProduct) -> None:
         product = _as_said(product)
         self.product, self.kernel = product, product.kernel
-        self.rest = epilogue.Epilogue(product.region, self.kernel.roles.reduce, product.width)
+        kept = KEPT if self.kernel.kept else ""
+        self.rest = epilogue.Epilogue(product.tile, self.kernel.roles.reduce, product.width, kept=kept)
         self.used = self.rest.used
         self.unit = fragments if UNITS[self.kernel.unit].matrix else simt
         self.sums = simt.kind(product.dtype)
@@ -64,15 +70,18 @@ class _Tiled:
         }
         self.ring_bytes = sum(ring.stages * ring.slot_bytes for ring in self.kernel.rings)
         self.pitch = epilogue.padded(self.kernel.warp_tile[1])
-        self.slab_bytes = 4 * 16 * self.pitch
-        loads = [each for each in _flat(self.kernel.stmts) if isinstance(each, LoadFragments)]
-        self.buffers = 1 + max(each.buffer for each in loads)
+        self.slab_bytes = slab_bytes(self.kernel.warp_tile[1])
+        statements = _flat(self.kernel.stmts)
+        self.buffers = 1 + max(each.buffer for each in statements if isinstance(each, LoadFragments))
+        slabs = self.slab_bytes * self.kernel.warps[0] * self.kernel.warps[1]
+        overlap = next(each.overlap for each in statements if isinstance(each, Epilogue))
+        before = self.ring_bytes + slabs if overlap else max(self.ring_bytes, slabs)
+        self.kept_at = -(-before // 16) * 16
 
     def text(self) -> Text:
         lines = [*self.head(), *self.all(self.kernel.stmts)]
-        slabs = self.slab_bytes * self.kernel.warps[0] * self.kernel.warps[1]
-        end = next(each for each in self.kernel.stmts if isinstance(each, Epilogue))
-        shared = self.ring_bytes + slabs if end.overlap else max(self.ring_bytes, slabs)
+        kept = self.kernel.kept
+        shared = self.kept_at + (kept.bytes if kept else 0)
         for copy in self.copies.values():
             self.used |= copy.functions()
         for ring in self.kernel.rings:
@@ -85,30 +94,41 @@ class _Tiled:
         kernel = self.kernel
         bm, bn, _ = kernel.tile
         _, wn = kernel.warps
+        kept = kernel.kept
         lines = [
             f"const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};",
             f"const int warp_m = {f'warp / {wn}' if wn > 1 else 'warp'}, warp_n = {f'warp % {wn}' if wn > 1 else '0'};",
             *self.block(),
-            f"const int m0 = tile_m * {bm}, n0 = tile_n * {bn};",
+            f"const int m0 = tile_m * {bm}{'' if kept else f', n0 = tile_n * {bn}'};",
         ]
         lines += self.decoded(self.product.batch.axes, "batch")
-        for copy in self.copies.values():
-            lines += copy.before()
-        unit, dtype = self.unit, self.product.dtype
-        self.used |= unit.functions(kernel, dtype) | {"copy_groups"}
-        operands = "operands of a step" if self.buffers == 1 else f"operands of {self.buffers} steps"
+        self.used |= self.unit.functions(kernel, self.product.dtype) | {"copy_groups"}
+        if kept is None:
+            return [*lines, *self.copies["a"].before(), *self.copies["b"].before(), *self.declared()]
+        kind = scalar.MEMORY[kept.dtype]
         return [
             *lines,
+            f"// {kept.rows} rows of {kept.columns}, which are reduced when all of their tiles are there",
+            f"{kind}* const {KEPT} = ({kind}*)(shared + {self.kept_at});",
+            *self.copies["a"].before(),
+        ]
+
+    def declared(self) -> list[str]:
+        """The registers of a tile of the result."""
+        kernel = self.kernel
+        operands = "operands of a step" if self.buffers == 1 else f"operands of {self.buffers} steps"
+        return [
             f"// the sums of this warp, {kernel.warp_tile[0]} x {kernel.warp_tile[1]}, and {operands} of {kernel.depth} points of k",
-            *unit.declarations(kernel, self.buffers, dtype),
+            *self.unit.declarations(kernel, self.buffers, self.product.dtype),
             f"// {kernel.tiles} tiles of k, in {kernel.rings[0].stages} slots of shared memory",
         ]
 
     def block(self) -> list[str]:
         """Which tile of which batch this block computes."""
         kernel = self.kernel
-        counts = self.counts()
-        places = [each for each in kernel.places if each[0] != "b" or counts["b"] > 1]
+        counts = kernel.counts
+        left_out = {*(() if counts["b"] > 1 else ("b",)), *(("n.o",) if kernel.kept else ())}
+        places = [each for each in kernel.places if each[0] not in left_out]
         lines: list[str] = []
         rest: dict[str, str] = {}
         names = {"b": "batch", "m.o": "tile_m", "n.o": "tile_n"}
@@ -131,11 +151,6 @@ class _Tiled:
             f"const int high = min({rows} - band * {GROUP}, {GROUP}), within = number - band * {GROUP * columns};",
             f"const int tile_m = band * {GROUP} + within % high, tile_n = within / high;",
         ]
-
-    def counts(self) -> dict[str, int]:
-        batch, m, n, _ = self.kernel.extents
-        bm, bn, _ = self.kernel.tile
-        return {"b": batch, "m.o": -(-m // bm), "n.o": -(-n // bn)}
 
     def decoded(self, axes: Sequence[Axis], flat: str) -> list[str]:
         return self.rest.decoded(flat, tuple(axes))
@@ -178,10 +193,14 @@ class _Tiled:
                 return [self.unit.multiply(self.kernel, buffer, self.product.dtype)]
             case Loop():
                 return self.loop(statement)
+            case Walk():
+                return self.walk(statement)
             case Epilogue():
                 return self.epilogue(statement)
-            case StGlobalVec():
-                return []  # the last lines of the epilogue
+            case ReduceRows():
+                return self.reduced(statement)
+            case KeepRows() | StGlobalVec():
+                return []  # the last lines of the epilogue, or of what is reduced
         raise AssertionError(statement)
 
     def copied(self, group: Sequence[CpAsync]) -> list[str]:
@@ -221,6 +240,26 @@ class _Tiled:
         ]
         return [*lines, "}"]
 
+    def walk(self, walk: Walk) -> list[str]:
+        bn = self.kernel.tile[1]
+        body = [
+            f"const int n0 = tile_n * {bn};",
+            *self.copies["b"].before(),
+            *self.declared(),
+            *self.all(walk.body),
+        ]
+        head = f"for (int tile_n = 0; tile_n < {walk.count}; ++tile_n) {{"
+        if walk.count == 1:
+            head, body[0] = "{", "const int n0 = 0;"
+        return [head, *(f"  {line}" for line in body), "}"]
+
+    def reduced(self, statement: ReduceRows) -> list[str]:
+        store = next(each for each in self.kernel.stmts if isinstance(each, StGlobalVec))
+        rows = block_rows(self.product, statement, store)
+        lines = rows.body()
+        self.used |= rows.used
+        return [f"// each row by {statement.team} threads", *lines]
+
     def epilogue(self, statement: Epilogue) -> list[str]:
         kernel, product = self.kernel, self.product
         wm, wn = kernel.warp_tile
@@ -236,7 +275,10 @@ class _Tiled:
             f"const Vector<{self.sums}, {width}> sums = {self.rest.row(self.sums, f'slab + e / {wn // width} * {pitch} + e % {wn // width} * {width}')};",
         ]
         inner = [*self.decoded(product.m.axes, "m"), *self.decoded(product.n.axes, "n")]
-        inner += [f"const {self.index} at = {self.rest.position()};", *self.rest.body()]
+        place, kept = f"const {self.index} at = {self.rest.position()};", kernel.kept
+        if kept is not None:
+            place = f"const int at = (m - m0) * {kept.pitch // kept.dtype.itemsize} + n;"
+        inner += [place, *self.rest.body()]
         if tests:
             body += [f"if ({' && '.join(tests)}) {{", *(f"  {line}" for line in inner), "}"]
         else:
@@ -247,7 +289,7 @@ class _Tiled:
             f"{self.sums}* const slab = ({self.sums}*)(shared + {start}warp * {self.slab_bytes});",
             "#pragma unroll",
             f"for (int i = 0; i < {wm // 16}; ++i) {{",
-            *(["  __syncwarp();"] if wm > 16 else []),
+            *(["  __syncwarp();"] if wm > 16 or kernel.kept else []),
             *(f"  {line}" for line in self.unit.stage(kernel, pitch)),
             "  __syncwarp();",
             "  #pragma unroll",
@@ -266,7 +308,8 @@ def _as_said(product: TiledProduct) -> TiledProduct:
         replace(source, bytes=bytes[ring.name])
         for source, ring in zip((product.lhs, product.rhs), product.kernel.rings, strict=True)
     )
-    width = next(each.width for each in statements if isinstance(each, StGlobalVec))
+    kind = StGlobalVec if product.parts is None else KeepRows
+    width = next(each.width for each in statements if isinstance(each, kind))
     return replace(product, lhs=lhs, rhs=rhs, width=width)
 
 
@@ -278,5 +321,5 @@ def _spaced(tile: Tile) -> str:
 def _flat(statements: Sequence[Statement]) -> list[Statement]:
     found: list[Statement] = []
     for each in statements:
-        found += _flat(each.body) if isinstance(each, Loop) else [each]
+        found += _flat(each.body) if isinstance(each, Loop | Walk) else [each]
     return found

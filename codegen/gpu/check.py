@@ -2,7 +2,8 @@
 
 It checks that each token is produced once and waited for before what it stands for is used, that a slot of a ring is never written
 while it may be read or before what it was written with has arrived, that a slot holds the tile that is read from it, that every step of every
-tile is multiplied once with the fragments of both operands, that the epilogue comes after the last product, and that its results are stored.
+tile is multiplied once with the fragments of both operands, that the epilogue comes after the last product, and that its results are stored;
+that rows are reduced when all of their tiles are there for all threads.
 What it cannot see is what names stand for: that ``src`` is the operand of its ring, ``ops`` the Region's, ``dst`` its outputs.
 """
 
@@ -13,23 +14,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from tinyc.ir.diagnostics import TinycError
-
+from .check_sizes import check_sizes, refuse
 from .ir import (
     Barrier,
     CommitGroup,
     CpAsync,
     Epilogue,
     GpuKernel,
+    KeepRows,
     LoadFragments,
     Loop,
     Mma,
+    ReduceRows,
     Ring,
     Statement,
     StGlobalVec,
     Tile,
     Token,
     Wait,
+    Walk,
 )
 from .operand import ACCESS
 
@@ -41,51 +44,10 @@ MOST_TURNS = 1 << 16
 
 def check_gpu_ir(kernel: GpuKernel) -> None:
     """Raises TinycError GpuIrInvalid for the first statement that breaks a promise, with its number and the turn of its loop."""
-    _sizes(kernel)
+    check_sizes(kernel)
     run = _Run(kernel)
     run.all(kernel.stmts, {}, "")
     run.end()
-
-
-def _refuse(at: str, why: str) -> NoReturn:
-    raise TinycError(
-        "GpuIrInvalid",
-        f"{at}: {why}",
-        "every token is produced once and waited for, and a slot is written only when nobody reads it",
-        at={"layer": "gpu_ir", "value": at},
-    )
-
-
-# ---- sizes ----------------------------------------------------------------------------------------------------------
-
-
-def _sizes(kernel: GpuKernel) -> None:
-    """What is said twice agrees."""
-    a, b = kernel.rings
-    bm, bn, bk = kernel.tile
-    rows, columns = kernel.warp_tile
-    batch, m, n, k = kernel.extents
-    if bm % rows or bn % columns or bk % kernel.depth:
-        _refuse("tile", f"{kernel.tile} is no multiple of {kernel.warp_tile} and depth {kernel.depth}")
-    if kernel.tiles != -(-k // bk):
-        _refuse("tiles", f"{k} points of k in tiles of {bk} are not {kernel.tiles}")
-    counts = {"b": batch, "m.o": -(-m // bm), "n.o": -(-n // bn)}
-    if sorted(part for part, _ in kernel.places) != sorted(counts):
-        _refuse("places", f"the parts of a grid are {', '.join(counts)}, each once")
-    for way, size in zip("xyz", kernel.grid, strict=True):
-        blocks = math.prod(counts[part] for part, where in kernel.places if where == way)
-        if blocks != size:
-            _refuse("grid", f"{blocks} blocks are counted along {way}, the grid has {size}")
-    if a.name == b.name or a.stages != b.stages:
-        _refuse("rings", "two rings have two names, and the same number of stages")
-    for ring, own in ((a, bm), (b, bn)):
-        wanted = (bk, own) if ring.turned else (own, bk)
-        if (ring.rows, ring.columns) != wanted:
-            _refuse(
-                "rings", f"{ring.name} is {ring.rows} x {ring.columns}, its tile {wanted[0]} x {wanted[1]}"
-            )
-        if ring.swizzle and not ring.turns_within:
-            _refuse("rings", f"rows of {ring.row_bytes} bytes cannot be swizzled")
 
 
 # ---- statements -----------------------------------------------------------------------------------------------------
@@ -101,11 +63,16 @@ class _Slot:
     seen: bool = False
     read: bool = False
 
+    def __str__(self) -> str:
+        return f"tile {self.tile}" if self.tile >= 0 else "what the turn before left"
+
 
 @dataclass
 class _Run:
     """``group``: of a token. ``groups``: so many are closed, ``landed`` of them have arrived. ``waited``: tokens that were waited for,
-    or need not be. ``done``, ``stored``: the tokens of the last product and of what was stored."""
+    or need not be. ``done``, ``stored``: the tokens of the last product and of what was stored. ``busy``: the memory of the rings may still
+    be the epilogue's. ``turn``: of the walk over n; ``kept``: turns whose tiles are kept, ``there``: all threads see them; ``reduced``: the
+    token of reduced rows."""
 
     kernel: GpuKernel
     produced: set[Key] = field(default_factory=set)
@@ -122,6 +89,11 @@ class _Run:
     done: Key | None = None
     epilogue: Epilogue | None = None
     stored: bool = False
+    busy: bool = False
+    turn: int | None = None
+    kept: set[Key] = field(default_factory=set)
+    there: bool = False
+    reduced: Key | None = None
     at: str = ""
 
     def all(self, statements: Sequence[Statement], values: dict[str, int], at: str) -> None:
@@ -129,6 +101,8 @@ class _Run:
             self.at = f"{at}{number}"
             if isinstance(statement, Loop):
                 self.loop(statement, values, f"{at}{number}")
+            elif isinstance(statement, Walk):
+                self.walk(statement, values, f"{at}{number}")
             else:
                 self.one(statement, values)
 
@@ -147,6 +121,32 @@ class _Run:
                 self.refuse(f"{MOST_TURNS} turns of loops are not the end")
             self.all(loop.body, {**values, loop.var: turn}, f"{at}, turn {turn}, ")
             turn += 1
+
+    def walk(self, walk: Walk, values: dict[str, int], at: str) -> None:
+        """The first turns and the last: those between are like the second."""
+        bn, n = self.kernel.tile[1], self.kernel.extents[2]
+        if values or self.kept:
+            self.refuse("there is one walk over n, in no loop")
+        if self.kernel.kept is None or walk.count != -(-n // bn):
+            self.refuse(f"{walk.count} tiles of n are walked, a block has {self.kernel.counts['n.o']}")
+        for turn in sorted({*range(min(walk.count, 2)), walk.count - 1}):
+            self.at = at
+            self.begin(turn)
+            self.all(walk.body, {walk.var: turn}, f"{at}, turn {turn}, ")
+            self.at = f"{at}, the end of turn {turn}"
+            self.all_multiplied()
+            self.idle()
+            if not any(number == turn for _, number in self.kept):
+                self.refuse(f"tile {turn} of n is not kept")
+        self.turn = None
+
+    def begin(self, turn: int) -> None:
+        """A turn of the walk over n: what lies in the rings is of no use any more, and may still be read."""
+        self.idle()
+        self.turn, self.steps, self.done, self.epilogue = turn, 0, None, None
+        self.produced, self.waited, self.group, self.fragments = set(self.kept), set(), {}, {}
+        for slot in self.slots.values():
+            slot.tile, slot.token, slot.seen = -1, ("", -1), False
 
     def alike(self, loop: Loop) -> range:
         """Turns that need no check. What a turn does depends on what lies around its tile, so that those that are far from either
@@ -185,6 +185,7 @@ class _Run:
             case Wait():
                 self.wait(statement, values)
             case Barrier():
+                self.busy, self.there = False, self.turn is None
                 for slot in self.slots.values():
                     slot.seen, slot.read = slot.arrived, False
             case LoadFragments():
@@ -193,6 +194,10 @@ class _Run:
                 self.multiply(statement, values)
             case Epilogue():
                 self.finish(statement, values)
+            case KeepRows():
+                self.keep(statement, values)
+            case ReduceRows():
+                self.reduce(statement, values)
             case StGlobalVec():
                 self.store(statement, values)
 
@@ -209,14 +214,14 @@ class _Run:
         if tile >= self.kernel.tiles:
             return
         self.produce(key, tile)
-        if self.epilogue is not None and not self.epilogue.overlap:
+        if self.busy or (self.epilogue is not None and not self.epilogue.overlap):
             self.refuse(f"tile {tile} of {ring.name} is written where the epilogue's memory is")
         place = (ring.name, tile % ring.stages)
         before = self.slots.get(place)
         if before is not None and before.read:
-            self.refuse(f"tile {before.tile} of {ring.name} may still be read where tile {tile} is written")
+            self.refuse(f"{before} of {ring.name} may still be read where tile {tile} is written")
         if before is not None and not before.arrived:
-            self.refuse(f"tile {before.tile} of {ring.name} is on its way where tile {tile} is written")
+            self.refuse(f"{before} of {ring.name} is on its way where tile {tile} is written")
         direct = statement.bytes == 0
         self.slots[place] = _Slot(tile, key, arrived=direct)
         if direct:
@@ -248,7 +253,7 @@ class _Run:
         for ring in rings:
             slot = self.slots.get((ring.name, tile % ring.stages))
             if slot is None or slot.tile != tile:
-                held = "nothing" if slot is None else f"tile {slot.tile}"
+                held = "nothing" if slot is None else str(slot)
                 self.refuse(f"tile {tile} of {ring.name} is read where {held} is")
             if not slot.arrived:
                 self.refuse(f"tile {tile} of {ring.name} is read before it is waited for")
@@ -287,16 +292,55 @@ class _Run:
                     doing = "read" if slot.read else "written"
                     self.refuse(f"{name} may still be {doing} where its memory is used again")
             self.slots.clear()
+            self.busy = True
         self.epilogue = statement
         token = self.key(statement.out_token, values)
         self.produce(token, token[1])
 
+    def keep(self, statement: KeepRows, values: dict[str, int]) -> None:
+        self.rows(statement.dst)
+        if self.turn is None:
+            self.refuse("rows are kept in the walk over n")
+        self.columns(statement.width, self.kernel.warp_tile[1], self.kernel.extents[2])
+        self.use(statement.in_token, values, self.ended(values), "the epilogue")
+        self.busy, self.there = self.epilogue is not None and not self.epilogue.overlap, False
+        self.kept.add(self.produce(self.key(statement.out_token, values), self.turn))
+
+    def reduce(self, statement: ReduceRows, values: dict[str, int]) -> None:
+        self.rows(statement.src)
+        if statement.team not in (1, 2, 4, 8, 16, 32):
+            self.refuse(f"{statement.team} threads are no part of a warp")
+        last = max(self.kept, key=lambda key: key[1], default=None)
+        if self.turn is not None or last is None:
+            self.refuse("rows are reduced before all of their tiles are kept")
+        self.use(statement.in_token, values, last, "the last tile of n")
+        if not self.there:
+            self.refuse("rows are reduced without a barrier since they were kept")
+        key = self.key(statement.out_token, values)
+        self.reduced = self.produce(key, key[1])
+
+    def rows(self, name: str) -> None:
+        if self.kernel.kept is None or name != self.kernel.kept.name:
+            self.refuse(f"there are no rows {name}")
+
+    def columns(self, width: int, *sizes: int) -> None:
+        if width < 1 or width & (width - 1):
+            self.refuse(f"there are no accesses of {width} elements")
+        for size in sizes:
+            if size % width:
+                self.refuse(f"{size} columns are no multiple of {width}")
+
+    def ended(self, values: dict[str, int]) -> Key | None:
+        """What the epilogue gives."""
+        return None if self.epilogue is None else self.key(self.epilogue.out_token, values)
+
     def store(self, statement: StGlobalVec, values: dict[str, int]) -> None:
-        end = None if self.epilogue is None else self.key(self.epilogue.out_token, values)
-        for size in (self.kernel.warp_tile[1], self.kernel.extents[2]):
-            if size % statement.width:
-                self.refuse(f"{size} columns are no multiple of {statement.width}")
-        self.use(statement.in_token, values, end, "the epilogue")
+        if self.kernel.kept is None:
+            self.columns(statement.width, self.kernel.warp_tile[1], self.kernel.extents[2])
+            self.use(statement.in_token, values, self.ended(values), "the epilogue")
+        else:
+            self.columns(statement.width, self.kernel.extents[2])
+            self.use(statement.in_token, values, self.reduced, "the reduction")
         if self.stored:
             self.refuse("the results are stored already")
         self.stored = True
@@ -351,7 +395,7 @@ class _Run:
         return found or self.refuse(f"there is no ring {name}")
 
     def refuse(self, why: str) -> NoReturn:
-        _refuse(f"statement {self.at}", why)
+        refuse(f"statement {self.at}", why)
 
 
 def _tiles(statement: Statement) -> Iterator[Tile]:
@@ -366,7 +410,9 @@ def _tiles(statement: Statement) -> Iterator[Tile]:
         case Mma(tile=tile, out_token=done):
             yield tile
             yield from () if done is None else (done.tile,)
-        case Epilogue(in_token=taken, out_token=given):
+        case Epilogue(in_token=taken, out_token=given) | KeepRows(in_token=taken, out_token=given):
+            yield from (taken.tile, given.tile)
+        case ReduceRows(in_token=taken, out_token=given):
             yield from (taken.tile, given.tile)
         case StGlobalVec(in_token=taken):
             yield taken.tile

@@ -1,7 +1,8 @@
 """The one skeleton of tiled contractions (document 004 §9.1), filled in by a Plan: Region + Plan in, GPU IR out.
 
 ``cp.async`` ring -> fragments -> matrix instructions -> epilogue -> stores. Copies run ahead of the products by the Plan's
-prefetch_depth, and the fragments of the next step are loaded while this one is multiplied.
+prefetch_depth, and the fragments of the next step are loaded while this one is multiplied. Where rows of the product are reduced a
+block computes all tiles of its rows, whose epilogues put them into shared memory, and reduces them there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from itertools import permutations
 from tinyc.ir.dtypes import DType
 from tinyc.ir.region import Axis, Let, Reduce, Region, Stream
 from tinyc.ir.resources import stored_along
-from tinyc.ir.rows import kept_rows
+from tinyc.ir.rows import kept_value, row_pitch
 from tinyc.ir.schedule import Async, Contraction, LayoutHints, Plan
 from tinyc.ir.schedule_names import Scope
 from tinyc.ir.units import UNITS, Unit
@@ -25,17 +26,22 @@ from .ir import (
     CpAsync,
     Epilogue,
     GpuKernel,
+    KeepRows,
+    Kept,
     LoadFragments,
     Loop,
     Mma,
+    ReduceRows,
     Ring,
     Statement,
     StGlobalVec,
     Tile,
     Token,
     Wait,
+    Walk,
 )
-from .operand import Group, Operand, Source, operand, source_of
+from .kept import KeptParts, kept_parts
+from .operand import ACCESS, Group, Operand, Source, operand, source_of
 
 BLOCK = (16, 8)
 """Points of m and of n that a warp multiplies at a time with matrix units."""
@@ -53,6 +59,7 @@ class TiledProduct:
 
     ``region``: without axes of size 1. ``n`` is the group along which the result is contiguous: where that is the Plan's m, the
     two operands have changed places. ``dtype``: of the sums. ``width``: elements of a row that the epilogue takes at a time.
+    ``parts``: of a Region that reduces rows of the product, which are kept.
     """
 
     region: Region
@@ -65,21 +72,38 @@ class TiledProduct:
     rhs: Operand
     dtype: DType
     width: int
+    parts: KeptParts | None = None
+
+    @property
+    def tile(self) -> Region:
+        """What the epilogue of a tile computes."""
+        return self.region if self.parts is None else self.parts.product
 
 
 def contraction_kernel(region: Region, plan: Plan) -> TiledProduct | None:
-    """The kernel of a contraction as ``plan`` has it; None where the skeleton does not fit the Region: a second reduction, or an
-    operand that is more than a Read behind guards and casts."""
+    """The kernel of a contraction as ``plan`` has it; None where the skeleton does not fit the Region: a second reduction that is not
+    over rows of the product, or an operand that is more than a Read behind guards and casts."""
     scope = Scope(plan, region)
     roles = scope.contraction
-    if roles is None or kept_rows(region, roles):
+    if roles is None:
         return None
-    turned = stored_along(region, region.outputs[0]) in roles.m
-    if turned:
+    value = kept_value(region, roles)
+    if stored_along(region, region.outputs[0]) in roles.m:
+        if value is not None:
+            return None  # rows of the product lie across those of the result
         roles, plan = _turned(roles, plan)
     small = simplify(region)
     lets = {let.name: let for let in small.lets}
-    if sum(isinstance(let.value, Reduce | Stream) for let in small.lets) != 1 or roles.reduce not in lets:
+    if not isinstance(getattr(lets.get(roles.reduce), "value", None), Reduce):
+        return None
+    groups = _groups(small, lets, roles)
+    parts = None
+    if value is not None:
+        parts = kept_parts(small, value, groups["b"].names | groups["m"].names, groups["n"])
+        if parts is None:
+            return None
+    tiled = small if parts is None else parts.product
+    if sum(isinstance(let.value, Reduce | Stream) for let in tiled.lets) != 1:
         return None
     found = [source_of(lets, small.inputs, name) for name in (roles.lhs, roles.rhs)]
     left, right = found
@@ -87,7 +111,6 @@ def contraction_kernel(region: Region, plan: Plan) -> TiledProduct | None:
         return None
     dtype = lets[roles.reduce].dtype
     unit = _unit(left, right, dtype)
-    groups = _groups(small, lets, roles)
     lhs, rhs = _operands(left, right, groups)
     tile, warp_tile = _tiles(plan, unit)
     extents = (groups["b"].size, groups["m"].size, groups["n"].size, lhs.depth.size)
@@ -96,23 +119,31 @@ def contraction_kernel(region: Region, plan: Plan) -> TiledProduct | None:
     block, depth = (BLOCK, unit.depth) if unit.matrix else LANES
     if warp_tile[0] % block[0] or warp_tile[1] % block[1] or tile[2] % depth:
         return None
-    kept = (lhs.dtype, rhs.dtype) if unit.matrix else (dtype, dtype)
+    types = (lhs.dtype, rhs.dtype) if unit.matrix else (dtype, dtype)
     rings = (
-        _ring("a", kept[0], lhs, (tile[0], warp_tile[0]), tile[2], stages, hints.a_swizzle),
-        _ring("b", kept[1], rhs, (tile[1], warp_tile[1]), tile[2], stages, hints.b_swizzle),
+        _ring("a", types[0], lhs, (tile[0], warp_tile[0]), tile[2], stages, hints.a_swizzle),
+        _ring("b", types[1], rhs, (tile[1], warp_tile[1]), tile[2], stages, hints.b_swizzle),
     )
     if not unit.matrix and rings[1].turned and warp_tile[1] % 32 and warp_tile[1] != block[1]:
         return None  # a lane has 2 neighbouring columns, or a multiple of 4
-    grid, places = _grid(plan, extents, tile)
+    kept = None
+    if value is not None:
+        pitch = row_pitch(extents[2], value.dtype.itemsize, warp_tile[1])
+        kept = Kept("rows", value.dtype, tile[0], extents[2], pitch)
+    grid, places = _grid(plan, extents, tile, kept is not None)
     width = _width(plan, small, groups["n"])
     count = -(-extents[3] // tile[2])
     async_ = plan.async_ or Async(True, stages, False)
+    walk = _walk(count, tile[2] // depth, unit.matrix, (lhs, rhs), stages, async_)
+    if parts is None:
+        stmts = _stored(walk, count, async_, plan.epilogue, small, width)
+    else:
+        stmts = _reduced(walk, count, async_, _ops(scope, parts), parts, -(-extents[2] // tile[1]), width)
     kernel = GpuKernel(
-        "sm80", unit.name, depth, roles, extents, tile, warp_tile, count, grid, places, rings,
-        _statements(count, tile[2] // depth, unit.matrix, (lhs, rhs), stages, async_, plan.epilogue, small, width),
-    )  # fmt: skip
+        "sm80", unit.name, depth, roles, extents, tile, warp_tile, count, grid, places, rings, stmts, kept
+    )
     return TiledProduct(
-        small, kernel, groups["b"], groups["m"], groups["n"], lhs.depth, lhs, rhs, dtype, width
+        small, kernel, groups["b"], groups["m"], groups["n"], lhs.depth, lhs, rhs, dtype, width, parts
     )
 
 
@@ -179,8 +210,8 @@ def _tiles(plan: Plan, unit: Unit) -> tuple[tuple[int, int, int], tuple[int, int
     """Of a block and of a warp. A Plan's warp tile for units that four warps issue together is cut in four."""
     tile = plan.tile or (128, 64, 64)
     rows, columns = plan.warp_tile or (tile[0] // 2, tile[1] // 2)
-    if plan.arch is not None and UNITS[plan.arch].warps == 4 and unit.matrix:
-        rows, columns = (rows // 2, columns // 2) if columns >= 2 * unit.columns else (rows // 4, columns)
+    if plan.arch is not None and unit.matrix:
+        rows, columns = UNITS[plan.arch].part(rows, columns)
     if unit.matrix and rows % unit.rows:
         # of a narrow tile that is turned; an instruction has 16 rows
         tile, rows = (tile[0] // rows * unit.rows, *tile[1:]), unit.rows
@@ -206,10 +237,11 @@ def _apart(part: int, warps: int) -> bool:
 
 
 def _grid(
-    plan: Plan, extents: tuple[int, int, int, int], tile: tuple[int, int, int]
+    plan: Plan, extents: tuple[int, int, int, int], tile: tuple[int, int, int], whole: bool
 ) -> tuple[tuple[int, int, int], tuple[tuple[str, str], ...]]:
-    """Blocks along x, y and z, and what is counted along which, the last fastest."""
-    counts = {"b": extents[0], "m.o": -(-extents[1] // tile[0]), "n.o": -(-extents[2] // tile[1])}
+    """Blocks along x, y and z, and what is counted along which, the last fastest. ``whole``: a block computes all tiles of n."""
+    columns = 1 if whole else -(-extents[2] // tile[1])
+    counts = {"b": extents[0], "m.o": -(-extents[1] // tile[0]), "n.o": columns}
     bound = dict(plan.bind)
     places = tuple(
         (part, bound.get(part, default).removeprefix("block."))
@@ -231,17 +263,19 @@ def _width(plan: Plan, region: Region, n: Group) -> int:
     return width
 
 
-def _statements(
-    tiles: int,
-    steps: int,
-    matrix: bool,
-    operands: tuple[Operand, Operand],
-    stages: int,
-    async_: Async,
-    ops: tuple[str, ...],
-    region: Region,
-    width: int,
+def _ops(scope: Scope, parts: KeptParts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The operations of the Plan's epilogue that come before rows are kept, and those after."""
+    assert scope.contraction is not None
+    after = scope.after(scope.contraction.reduce)
+    first = {scope.title(let.name, after) for let in parts.product.lets if let.name in after}
+    ops = scope.plan.epilogue
+    return tuple(each for each in ops if each in first), tuple(each for each in ops if each not in first)
+
+
+def _walk(
+    tiles: int, steps: int, matrix: bool, operands: tuple[Operand, Operand], stages: int, async_: Async
 ) -> tuple[Statement, ...]:
+    """All products of one tile of the result."""
     ahead = min(async_.prefetch_depth, stages) - 1 if async_.enable else 0
     double = matrix and ahead > 0 and steps % 2 == 0
     k = "k"
@@ -278,11 +312,53 @@ def _statements(
         body += [*arrived(now, ahead - 1), *copies(later)] if ahead else [*copies(now), *arrived(now, 0)]
         for step in range(steps):
             body += [fragments(now, step, 0), product(step, 0)]
-    end = Token("mma", Tile(tiles - 1))
-    done = Token("epilogue", Tile(0))
-    after: list[Statement] = [] if async_.epilogue_overlap else [Barrier()]
-    after += [
-        Epilogue(ops, async_.epilogue_overlap, end, done),
-        StGlobalVec(tuple(f"out{number}" for number in range(len(region.outputs))), width, done),
-    ]
-    return (*before, Loop(k, tiles, tuple(body)), *after)
+    return (*before, Loop(k, tiles, tuple(body)))
+
+
+def _epilogue(tiles: int, async_: Async, ops: tuple[str, ...]) -> tuple[Statement, ...]:
+    """Of one tile of the result, which gives ``epilogue[0]``."""
+    taken, given = Token("mma", Tile(tiles - 1)), Token("epilogue", Tile(0))
+    overlap = async_.epilogue_overlap
+    return (*(() if overlap else (Barrier(),)), Epilogue(ops, overlap, taken, given))
+
+
+def _stored(
+    walk: tuple[Statement, ...],
+    tiles: int,
+    async_: Async,
+    ops: tuple[str, ...],
+    region: Region,
+    width: int,
+) -> tuple[Statement, ...]:
+    """A block has one tile of the result."""
+    return (*walk, *_epilogue(tiles, async_, ops), _store(region, width, Token("epilogue", Tile(0))))
+
+
+def _reduced(
+    walk: tuple[Statement, ...],
+    tiles: int,
+    async_: Async,
+    ops: tuple[tuple[str, ...], tuple[str, ...]],
+    parts: KeptParts,
+    columns: int,
+    width: int,
+) -> tuple[Statement, ...]:
+    """A block has ``columns`` tiles of the result, all of its rows."""
+    n, kept, reduced = "n", "kept", Token("reduced", Tile(0))
+    body = (
+        *((Barrier(),) if columns > 1 else ()),  # the memory of the tile before is not read any more
+        *walk,
+        *_epilogue(tiles, async_, ops[0]),
+        KeepRows("rows", width, Token("epilogue", Tile(0)), Token(kept, Tile(0, n))),
+    )
+    widest = max(ref.dtype.itemsize for ref in parts.rows.outputs)
+    return (
+        Walk(n, columns, body),
+        Barrier(),
+        ReduceRows("rows", parts.team, ops[1], Token(kept, Tile(columns - 1)), reduced),
+        _store(parts.rows, min(width, ACCESS[0] // widest), reduced),
+    )
+
+
+def _store(region: Region, width: int, token: Token) -> Statement:
+    return StGlobalVec(tuple(f"out{number}" for number in range(len(region.outputs))), width, token)

@@ -22,15 +22,19 @@ from .ir import (
     CpAsync,
     Epilogue,
     GpuKernel,
+    KeepRows,
+    Kept,
     LoadFragments,
     Loop,
     Mma,
+    ReduceRows,
     Ring,
     Statement,
     StGlobalVec,
     Tile,
     Token,
     Wait,
+    Walk,
 )
 
 T = TypeVar("T")
@@ -50,7 +54,7 @@ NESTED = 8
 
 def gpu_ir_to_json(kernel: GpuKernel) -> dict[str, Any]:
     """``{"gpu_ir": …}``: strict JSON, all of ``kernel``."""
-    roles = kernel.roles
+    roles, kept = kernel.roles, kernel.kept
     return {
         "gpu_ir": {
             "arch": kernel.arch,
@@ -80,9 +84,15 @@ def gpu_ir_to_json(kernel: GpuKernel) -> dict[str, Any]:
                 }
                 for ring in kernel.rings
             ],
+            **({} if kept is None else {"kept": _kept_to_json(kept)}),
             "stmts": [_statement_to_json(each) for each in kernel.stmts],
         }
     }
+
+
+def _kept_to_json(kept: Kept) -> dict[str, Any]:
+    sizes = {"rows": kept.rows, "columns": kept.columns, "pitch": kept.pitch}
+    return {"name": kept.name, "dtype": kept.dtype.value, **sizes}
 
 
 def _statement_to_json(statement: Statement) -> dict[str, Any]:
@@ -102,11 +112,17 @@ def _fields(statement: Statement) -> dict[str, Any]:
         case Mma(tile, step, buffer, out):
             done = {} if out is None else {"out_token": str(out)}
             return {"tile": str(tile), "step": step, "buffer": buffer, **done}
-        case Loop(var, count, body):
+        case Loop(var, count, body) | Walk(var, count, body):
             return {"var": var, "count": count, "body": [_statement_to_json(each) for each in body]}
         case Epilogue(ops, overlap, in_token, out_token):
             taken, given = str(in_token), str(out_token)
             return {"ops": list(ops), "in_token": taken, "out_token": given, "async": overlap}
+        case KeepRows(dst, width, in_token, out_token):
+            taken, given = str(in_token), str(out_token)
+            return {"dst_smem": dst, "width": width, "in_token": taken, "out_token": given}
+        case ReduceRows(src, team, ops, in_token, out_token):
+            taken, given = str(in_token), str(out_token)
+            return {"src_smem": src, "team": team, "ops": list(ops), "in_token": taken, "out_token": given}
         case StGlobalVec(dst, width, in_token):
             return {"ptr": list(dst), "width": width, "in_token": str(in_token)}
 
@@ -120,7 +136,7 @@ def gpu_ir_from_json(data: object) -> GpuKernel:
     Raises TinycError: GpuIrInvalid with the path of what is wrong, and nothing else, whatever ``data`` is.
     """
     path = "gpu_ir"
-    given = _object(_object(data, "document", (path,))[path], path, KEYS)
+    given = _object(_object(data, "document", (path,))[path], path, KEYS, ("kept",))
     bm, bn, bk = _sizes(given["tile"], f"{path}.tile", 3)
     rows, columns = _warp_tile(given["warp_tile"], f"{path}.warp_tile")
     x, y, z = _sizes(given["grid"], f"{path}.grid", 3)
@@ -138,6 +154,7 @@ def gpu_ir_from_json(data: object) -> GpuKernel:
         _several(_place, len(PARTS))(given["places"], f"{path}.places"),
         (first, second),
         _statements(given["stmts"], f"{path}.stmts", 0),
+        _kept(given["kept"], f"{path}.kept") if "kept" in given else None,
     )
 
 
@@ -170,13 +187,25 @@ def _ring(value: object, path: str) -> Ring:
     rows, columns, stages = (_count(given[key], f"{path}.{key}") for key in ("rows", "columns", "stages"))
     return Ring(
         _name(given["name"], f"{path}.name"),
-        DType(_one_of(tuple(each.value for each in DType))(given["dtype"], f"{path}.dtype")),
+        _dtype(given["dtype"], f"{path}.dtype"),
         rows,
         columns,
         stages,
         _boolean(given["turned"], f"{path}.turned"),
         _boolean(given["swizzle"], f"{path}.swizzle"),
     )
+
+
+def _kept(value: object, path: str) -> Kept:
+    given = _object(value, path, ("name", "dtype", "rows", "columns", "pitch"))
+    rows, columns, pitch = (_count(given[key], f"{path}.{key}") for key in ("rows", "columns", "pitch"))
+    return Kept(
+        _name(given["name"], f"{path}.name"), _dtype(given["dtype"], f"{path}.dtype"), rows, columns, pitch
+    )
+
+
+def _dtype(value: object, path: str) -> DType:
+    return DType(_one_of(tuple(each.value for each in DType))(value, path))
 
 
 def _statements(value: object, path: str, depth: int) -> tuple[Statement, ...]:
@@ -229,13 +258,16 @@ def _mma(value: object, path: str, _: int) -> Statement:
     return Mma(_tile(given["tile"], f"{path}.tile"), step, buffer, out)
 
 
-def _loop(value: object, path: str, depth: int) -> Statement:
-    given = _object(value, path, ("var", "count", "body"))
-    return Loop(
-        _name(given["var"], f"{path}.var"),
-        _count(given["count"], f"{path}.count"),
-        _statements(given["body"], f"{path}.body", depth + 1),
-    )
+def _loop(kind: type[Loop] | type[Walk]) -> Callable[[object, str, int], Statement]:
+    def loop(value: object, path: str, depth: int) -> Statement:
+        given = _object(value, path, ("var", "count", "body"))
+        return kind(
+            _name(given["var"], f"{path}.var"),
+            _count(given["count"], f"{path}.count"),
+            _statements(given["body"], f"{path}.body", depth + 1),
+        )
+
+    return loop
 
 
 def _epilogue(value: object, path: str, _: int) -> Statement:
@@ -243,6 +275,27 @@ def _epilogue(value: object, path: str, _: int) -> Statement:
     return Epilogue(
         _several(_text)(given["ops"], f"{path}.ops"),
         _boolean(given["async"], f"{path}.async"),
+        _token(given["in_token"], f"{path}.in_token"),
+        _token(given["out_token"], f"{path}.out_token"),
+    )
+
+
+def _keep_rows(value: object, path: str, _: int) -> Statement:
+    given = _object(value, path, ("dst_smem", "width", "in_token", "out_token"))
+    return KeepRows(
+        _name(given["dst_smem"], f"{path}.dst_smem"),
+        _count(given["width"], f"{path}.width"),
+        _token(given["in_token"], f"{path}.in_token"),
+        _token(given["out_token"], f"{path}.out_token"),
+    )
+
+
+def _reduce_rows(value: object, path: str, _: int) -> Statement:
+    given = _object(value, path, ("src_smem", "team", "ops", "in_token", "out_token"))
+    return ReduceRows(
+        _name(given["src_smem"], f"{path}.src_smem"),
+        _count(given["team"], f"{path}.team"),
+        _several(_text)(given["ops"], f"{path}.ops"),
         _token(given["in_token"], f"{path}.in_token"),
         _token(given["out_token"], f"{path}.out_token"),
     )
@@ -264,8 +317,11 @@ _READERS: dict[str, Callable[[object, str, int], Statement]] = {
     "Barrier": lambda value, path, _: Barrier(**_object(value, path, ())),
     "LoadFragments": _load_fragments,
     "Mma": _mma,
-    "Loop": _loop,
+    "Loop": _loop(Loop),
+    "Walk": _loop(Walk),
     "Epilogue": _epilogue,
+    "KeepRows": _keep_rows,
+    "ReduceRows": _reduce_rows,
     "StGlobalVec": _st_global_vec,
 }
 

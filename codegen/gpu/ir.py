@@ -69,6 +69,22 @@ class Ring:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """Rows of the result in shared memory, for reductions over them: ``rows`` of ``columns`` elements each, ``pitch`` bytes apart. They
+    are no part of the rings, nor of the epilogue's memory."""
+
+    name: str
+    dtype: DType
+    rows: int
+    columns: int
+    pitch: int
+
+    @property
+    def bytes(self) -> int:
+        return self.rows * self.pitch
+
+
+@dataclass(frozen=True)
 class CpAsync:
     """All threads of the block copy tile ``tile`` from ``src`` into its slot, ``bytes`` at a time, zeros where it hangs over or a
     guard fails. ``bytes`` 0: element by element, through registers: it is there when the statement is done. Nothing where there is no such
@@ -130,12 +146,44 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class Walk:
+    """``body`` for each tile ``0 <= var < count`` of n, of which a block computes all. Each turn has sums of its own, and counts tiles
+    along k, and their tokens, anew."""
+
+    var: str
+    count: int
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
 class Epilogue:
     """``ops`` are applied to the sums, which are regrouped in shared memory into runs of a row. ``overlap``: that memory is not the
     ring's, so that copies of another tile may be under way meanwhile; else it is, and all are done."""
 
     ops: tuple[str, ...]
     overlap: bool
+    in_token: Token
+    out_token: Token
+
+
+@dataclass(frozen=True)
+class KeepRows:
+    """What the epilogue of a tile gives goes to its columns of ``dst``, rows that are kept, ``width`` elements at a time."""
+
+    dst: str
+    width: int
+    in_token: Token
+    out_token: Token
+
+
+@dataclass(frozen=True)
+class ReduceRows:
+    """``team`` neighbouring threads take each row of ``src``, reduce it and apply ``ops``. ``in_token``: that the last tile of n is
+    there."""
+
+    src: str
+    team: int
+    ops: tuple[str, ...]
     in_token: Token
     out_token: Token
 
@@ -149,7 +197,20 @@ class StGlobalVec:
     in_token: Token
 
 
-Statement = CpAsync | CommitGroup | Wait | Barrier | LoadFragments | Mma | Loop | Epilogue | StGlobalVec
+Statement = (
+    CpAsync
+    | CommitGroup
+    | Wait
+    | Barrier
+    | LoadFragments
+    | Mma
+    | Loop
+    | Walk
+    | Epilogue
+    | KeepRows
+    | ReduceRows
+    | StGlobalVec
+)
 
 
 @dataclass(frozen=True)
@@ -165,6 +226,7 @@ class GpuKernel:
         tiles: along k.
         grid: blocks along x, y and z; ``places``: by which the numbers of a block's batch, tile of m and of n are counted.
         rings: of the two operands.
+        kept: the rows that are reduced, where some are: then a block computes all tiles of n.
     """
 
     arch: str
@@ -179,6 +241,7 @@ class GpuKernel:
     places: tuple[tuple[str, str], ...]
     rings: tuple[Ring, Ring]
     stmts: tuple[Statement, ...]
+    kept: Kept | None = None
 
     @property
     def warps(self) -> tuple[int, int]:
@@ -193,6 +256,13 @@ class GpuKernel:
     def steps(self) -> int:
         """Of one tile."""
         return self.tile[2] // self.depth
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Blocks along the batch, m and n."""
+        batch, m, n, _ = self.extents
+        columns = 1 if self.kept is not None else -(-n // self.tile[1])
+        return {"b": batch, "m.o": -(-m // self.tile[0]), "n.o": columns}
 
     def start(self, ring: Ring) -> int:
         """The byte of the shared memory at which ``ring`` begins."""

@@ -203,19 +203,9 @@ def schedule_of(region: Region, plan: Plan, limits: Limits) -> Schedule | None:
         tile=plan.tile,
         warp_tile=plan.warp_tile,
     )
-    return two_passes(found, counts[1]) if kept_rows(region, scope.contraction) else found
+    return whole_rows(found, counts[1]) if kept_rows(region, scope.contraction) else found
 
 
-def two_passes(schedule: Schedule, tiles: int) -> Schedule:
-    """``schedule`` where rows of ``tiles`` tiles are reduced: a block computes them all, once for what is reduced and again for
-    what needs the result."""
-    if tiles == 1:
-        return schedule
-    return replace(
-        schedule,
-        blocks=max(1, schedule.blocks // tiles),
-        steps=2 * tiles * schedule.steps,
-        staged_bytes=2 * schedule.staged_bytes,
-        padding=2 * schedule.padding,
-        gathered=2 * schedule.gathered,
-    )
+def whole_rows(schedule: Schedule, tiles: int) -> Schedule:
+    """``schedule`` where rows of ``tiles`` tiles are reduced: a block computes them all, one after the other, and keeps them."""
+    return replace(schedule, blocks=max(1, schedule.blocks // tiles), steps=tiles * schedule.steps)

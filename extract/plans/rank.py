@@ -193,6 +193,7 @@ def _contraction_on_gpu(candidate: Candidate, region: Region, roles: Contraction
     operands = tuple(dict.fromkeys((*staged(scope, 0), *staged(scope, 1))))
     target = scope.title(roles.reduce, frozenset(scope.lets))
     rings = (LocalEdge(name, target, "smem_ring", stages) for name in windows(scope, roles))
+    rows = bool(kept_rows(region, roles))  # they need the memory that an epilogue of its own would take
     plan = replace(
         plan,
         tile=candidate.tile,
@@ -202,7 +203,7 @@ def _contraction_on_gpu(candidate: Candidate, region: Region, roles: Contraction
         arch=limits.arch,
         algo_choice=((plan.algo_choice[0][0], candidate.algo), *plan.algo_choice[1:]),
         local_edges=(*plan.local_edges, *rings),
-        async_=Async(candidate.async_enable, stages, candidate.async_enable),
+        async_=Async(candidate.async_enable, stages, candidate.async_enable and not rows),
         barrier_model=BARRIER_MODELS[limits.arch],
     )
     row = stored_along(region, region.outputs[0]) not in roles.m

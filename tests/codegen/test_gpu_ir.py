@@ -37,15 +37,19 @@ from tinyc.codegen.gpu.ir import (
     CommitGroup,
     CpAsync,
     Epilogue,
+    KeepRows,
+    Kept,
     LoadFragments,
     Loop,
     Mma,
+    ReduceRows,
     Ring,
     Statement,
     StGlobalVec,
     Tile,
     Token,
     Wait,
+    Walk,
 )
 from tinyc.codegen.playback import evaluate_region
 from tinyc.ir.diagnostics import TinycError
@@ -112,10 +116,14 @@ plain = st.one_of(
     st.builds(Mma, tiles, naturals, naturals, st.none() | tokens),
     st.builds(Epilogue, several_texts, st.booleans(), tokens, tokens),
     st.builds(StGlobalVec, several_names, counts, tokens),
+    st.builds(KeepRows, names, counts, tokens, tokens),
+    st.builds(ReduceRows, names, counts, several_texts, tokens, tokens),
 )
 statements = st.recursive(
     plain,
-    lambda inner: st.builds(Loop, names, counts, st.lists(inner, max_size=4).map(tuple)),
+    lambda inner: st.one_of(
+        *(st.builds(kind, names, counts, st.lists(inner, max_size=4).map(tuple)) for kind in (Loop, Walk))
+    ),
     max_leaves=6,
 )
 rings = st.builds(Ring, names, st.sampled_from(DType), counts, counts, counts, st.booleans(), st.booleans())
@@ -133,6 +141,7 @@ kernels = st.builds(
     st.tuples(*[st.tuples(st.sampled_from(["b", "m.o", "n.o"]), st.sampled_from("xyz"))] * 3),
     st.tuples(rings, rings),
     st.lists(statements, max_size=5).map(tuple),
+    st.none() | st.builds(Kept, names, st.sampled_from(DType), counts, counts, counts),
 )
 
 
@@ -325,13 +334,15 @@ Path_ = tuple[int, ...]
 
 
 def positions(kernel: GpuKernel) -> list[tuple[Path_, Statement]]:
-    """All statements; one of the loop's body has two numbers."""
-    found: list[tuple[Path_, Statement]] = []
-    for number, statement in enumerate(kernel.stmts):
-        found.append(((number,), statement))
-        if isinstance(statement, Loop):
-            found += (((number, inner), each) for inner, each in enumerate(statement.body))
-    return found
+    """All statements; one of a loop's body has a number more than the loop."""
+
+    def within(statements: Statements, path: Path_) -> Iterator[tuple[Path_, Statement]]:
+        for number, statement in enumerate(statements):
+            yield (*path, number), statement
+            if isinstance(statement, Loop | Walk):
+                yield from within(statement.body, (*path, number))
+
+    return list(within(kernel.stmts, ()))
 
 
 def edited(kernel: GpuKernel, path: Path_, *new: Statement) -> GpuKernel:
@@ -341,7 +352,7 @@ def edited(kernel: GpuKernel, path: Path_, *new: Statement) -> GpuKernel:
         at, *rest = path
         here = statements[at]
         if rest:
-            assert isinstance(here, Loop)
+            assert isinstance(here, Loop | Walk)
             return (
                 *statements[:at],
                 replace(here, body=within(here.body, tuple(rest))),

@@ -27,7 +27,7 @@ from tinyc.extract.problem import Problem
 
 @pytest.fixture(scope="module")
 def divided() -> tuple[Problem, list[Part]]:
-    function, shapes = transformer(2, 256, 256)
+    function, shapes = transformer(2, 384, 256)
     program = tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})
     problem, start = chosen_from(program, "sm80")
     division, _ = parts(problem, cuts(problem, regular(problem, start)), True)

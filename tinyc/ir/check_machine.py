@@ -14,6 +14,7 @@ from .resources import (
     element_bytes,
     resources,
     run_along,
+    smem_bytes,
     staged,
     stored_along,
     unit_of,
@@ -63,11 +64,15 @@ def check_gpu(claim: Claim) -> Resources:
         )
     _registers(claim, found)
     if found.smem_bytes > limits.smem_bytes:
+        rings = smem_bytes(plan, claim.scope)
+        rows = rings < found.smem_bytes
         raise claim.refuse(
             "tile",
-            f"{plan.stages or 2} stages of {'x'.join(map(str, plan.tile or ()))} take {found.smem_bytes} bytes of shared "
-            f"memory, a block on {limits.target} has {limits.smem_bytes}",
-            _less_memory(plan, found.smem_bytes, limits.smem_bytes),
+            f"{plan.stages or 2} stages of {'x'.join(map(str, plan.tile or ()))}{' and the rows that are kept' if rows else ''} take "
+            f"{found.smem_bytes} bytes of shared memory, a block on {limits.target} has {limits.smem_bytes}",
+            "give a tile of fewer rows, or store the product"
+            if rows
+            else _less_memory(plan, rings, limits.smem_bytes),
             "SharedMemoryExceeded",
             bytes=found.smem_bytes,
             limit=limits.smem_bytes,

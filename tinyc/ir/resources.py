@@ -9,6 +9,7 @@ from types import MappingProxyType
 from .cpu_tiles import blocks, product, scratch_bytes
 from .index import Affine, axis
 from .region import Axis, MemRef, Read, Region
+from .rows import kept_value, row_pitch, slab_bytes
 from .schedule import Plan
 from .schedule_names import Scope
 from .units import UNITS, WARP, Unit, unit_name
@@ -126,13 +127,29 @@ def resources(plan: Plan, region: Region | None = None, limits: Limits | None = 
         warps = -(-rows // wm) * -(-columns // wn) * unit.warps
         registers = unit.registers(wm, wn)
     threads = warps * WARP if warps else THREADS
-    return Resources(
-        warps or threads // WARP, threads, smem_bytes(plan, scope), registers, vector, grid(plan, scope)
-    )
+    smem = _kept(plan, scope, unit, warps or 4 * unit.warps) or smem_bytes(plan, scope)
+    return Resources(warps or threads // WARP, threads, smem, registers, vector, grid(plan, scope))
 
 
-def smem_bytes(plan: Plan, scope: Scope | None) -> int:
-    """Stages x (BM x BK + BK x BN) elements, of the operands that are cached (all of them where none is named)."""
+def _kept(plan: Plan, scope: Scope | None, unit: Unit, warps: int) -> int:
+    """Shared memory of a contraction of which rows are reduced in the same kernel, all of it; 0 where none are. ``warps``: 2 x 2 where the
+    Plan does not say. What lanes multiply is widened on its way."""
+    if scope is None or scope.contraction is None or plan.tile is None:
+        return 0
+    value = kept_value(scope.region, scope.contraction)
+    if value is None:
+        return 0
+    rows, columns, _ = plan.tile
+    _, part = unit.part(*(plan.warp_tile or (rows // 2, columns // 2)))
+    ring, slabs = smem_bytes(plan, scope, 1 if unit.matrix else 4), warps * slab_bytes(part)
+    apart = plan.async_ is not None and plan.async_.epilogue_overlap
+    kept = rows * row_pitch(scope.extent("n"), value.dtype.itemsize, part)
+    return kept + (ring + slabs if apart else max(ring, slabs))
+
+
+def smem_bytes(plan: Plan, scope: Scope | None, least: int = 1) -> int:
+    """Stages x (BM x BK + BK x BN) elements, of the operands that are cached (all of them where none is named). ``least``: bytes of an
+    element."""
     if plan.tile is None:
         return 0
     bm, bn, bk = plan.tile
@@ -143,7 +160,7 @@ def smem_bytes(plan: Plan, scope: Scope | None) -> int:
             if ref is not None and cached and ref.name not in cached:
                 continue
             single = ref is not None and ref.name in cached and not cached[ref.name].pingpong
-            total += (1 if single else stages) * area * (ref.dtype.itemsize if ref else 2)
+            total += (1 if single else stages) * area * (max(ref.dtype.itemsize, least) if ref else 2)
     return total
 
 

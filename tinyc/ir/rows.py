@@ -7,10 +7,28 @@ the result. A GPU computes such a row once, tiled, and keeps it on chip; ``tinyc
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
+from .dtypes import DType
 from .index import Affine, axis
 from .plan import Contraction
 from .region import Let, Read, Reduce, Region, Stream, Within, axis_sizes, operands
+
+ACCESS = 16
+"""Bytes of the widest access, to which a row that is kept is aligned."""
+
+BANKS = 128
+"""Bytes of shared memory that are accessed in one turn."""
+
+
+@dataclass(frozen=True)
+class KeptValue:
+    """What is kept of each point of a row: the let ``value``, of type ``dtype``, at the points of the result. ``copies``: the lets that
+    are the same at other points of the row, ``value`` among them, each with its names of the axes that ``value`` has."""
+
+    value: str
+    dtype: DType
+    copies: tuple[tuple[str, Mapping[str, str]], ...]
 
 
 def one_row(region: Region, names: Iterable[str]) -> bool:
@@ -36,6 +54,46 @@ def kept_rows(region: Region, contraction: Contraction) -> tuple[str, ...]:
         and let.name != contraction.reduce
         and one_row(region, (let.name, contraction.reduce))
     )
+
+
+def kept_value(region: Region, contraction: Contraction) -> KeptValue | None:
+    """What a kernel keeps of the rows of ``contraction``, None where it needs none of them: of the values that are computed from the sum
+    alike wherever it is needed, such as the sum in the type of the result, or with its bias and its mask, the smallest, and of
+    these the last."""
+    names = (contraction.reduce, *kept_rows(region, contraction))
+    if len(names) == 1:
+        return None
+    lets = {let.name: let for let in region.lets}
+    yielded = {item.value for item in region.yields}
+    users: dict[str, dict[str, None]] = {}
+    for let in region.lets:
+        for name in operands(let.value):
+            users.setdefault(name, {})[let.name] = None
+    best = names
+    while yielded.isdisjoint(names) and all(len(users.get(name, ())) == 1 for name in names):
+        names = tuple(user for name in names for user in users[name])
+        alike = len(set(names)) == len(best) and one_row(region, names)
+        if not alike or isinstance(lets[names[0]].value, Reduce | Stream):
+            break
+        if lets[names[0]].dtype.itemsize <= lets[best[0]].dtype.itemsize:
+            best = names
+    forms = [_form(lets, name)[1] for name in best]
+    copies = ((name, dict(zip(forms[0], axes, strict=True))) for name, axes in zip(best, forms, strict=True))
+    return KeptValue(best[0], lets[best[0]].dtype, tuple(copies))
+
+
+def row_pitch(columns: int, size: int, part: int) -> int:
+    """Bytes from one row that is kept to the next, of ``columns`` elements of ``size`` bytes. Where the ``part`` of a row that a warp stores
+    together fills no more than half of the banks, two rows begin half of them apart, and are accessed in one turn."""
+    half = BANKS // 2
+    if part * size > half:
+        return -(-columns * size // ACCESS) * ACCESS
+    return half + max(0, -(-(columns * size - half) // BANKS)) * BANKS
+
+
+def slab_bytes(columns: int) -> int:
+    """Shared memory in which a warp regroups its sums, 16 rows at a time: the rows of a fragment begin in banks of their own."""
+    return 4 * 16 * (columns + 8)
 
 
 def _form(lets: Mapping[str, Let], root: str) -> tuple[tuple[object, ...], tuple[str, ...]]:

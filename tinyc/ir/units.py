@@ -38,6 +38,12 @@ class Unit:
         """Whose tile a Plan's ``warp_tile`` is."""
         return "warpgroup" if self.warps > 1 else "warp"
 
+    def part(self, rows: int, columns: int) -> tuple[int, int]:
+        """Of a tile that several warps compute together, what each has."""
+        if self.warps == 1:
+            return rows, columns
+        return (rows // 2, columns // 2) if columns >= 2 * self.columns else (rows // 4, columns)
+
     def registers(self, rows: int, columns: int) -> int:
         """Of a thread, whose warp (or warpgroup) has a tile of ``rows`` x ``columns``: accumulators, operands, addresses."""
         operands = self.per_row * -(-rows // self.rows) + self.per_column * -(-columns // self.columns)
