@@ -195,15 +195,15 @@ def written(folder: Path, text: str) -> Path:
 
 @pytest.mark.spec("004-133")
 def test_a_tile_shape_is_one_line_of_a_users_file(tmp_path: Path) -> None:
-    """It makes candidates, and the cost model takes one of them where it is better: fewer bytes for a large product."""
-    mine = written(tmp_path, '(tile-shape "sm80" 128 128 32)')
-    program = gemm(4096, 4096, 4096)
+    """It makes candidates, and the cost model takes one of them where it is better: fewer columns beyond a narrow product."""
+    mine = written(tmp_path, '(tile-shape "sm80" 256 64 32)')
+    program = gemm(65536, 96, 1024)
     before, after = (
         {each.tile for candidates in found(program, "sm80", rules).values() for each in candidates}
         for rules in ((), (mine,))
     )
-    assert after - before == {(128, 128, 32)}
-    assert [chosen(program, rules) for rules in ((), (mine,))] == [(128, 64, 64), (128, 128, 32)]
+    assert after - before == {(256, 64, 32)}
+    assert [chosen(program, rules) for rules in ((), (mine,))] == [(128, 128, 32), (256, 64, 32)]
 
 
 def chosen(program: tinyc.Program, rules: tuple[Path, ...], target: str = "sm80") -> tuple[int, ...]:
