@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from tinyc.ir.plan import Plan
 from tinyc.ir.region import Region
 from tinyc.ir.resources import THREADS, Limits, element_bytes, resources, smem_bytes, unit_of
-from tinyc.ir.rows import kept_rows
+from tinyc.ir.rows import common_sums, kept_rows
 from tinyc.ir.schedule_names import Scope
 from tinyc.ir.streams import walk_of
 from tinyc.ir.units import WARP, Unit
@@ -179,7 +179,10 @@ def schedule_of(region: Region, plan: Plan, limits: Limits) -> Schedule | None:
         blocks = math.prod(taken.grid) if plan.bind else -(-points // threads)
         last = next((axis.size for axis in reversed(region.iters) if axis.size > 1), 1)
         share = plan.tile[2] if plan.tile is not None and plan.algo == "loops" else 1
-        return loops(max(1, blocks), threads, vector, points // last, share)
+        found = loops(max(1, blocks), threads, vector, points // last, share)
+        if found.row_blocks > 1 and common_sums(region):  # the block that has the row computes them
+            found = replace(found, row_blocks=1)
+        return found
     counts = [-(-scope.extent(role) // size) for role, size in zip("mnk", plan.tile, strict=True)]
     points = math.prod(scope.extent(role) for role in "mnk")
     batch = scope.extent("b") if scope.contraction.batch else 1

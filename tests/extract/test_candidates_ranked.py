@@ -168,7 +168,9 @@ def test_the_reference_plan_is_ranked_for_its_gemm() -> None:
     """The default where there are no candidates. A block of four warps reads less: the model takes 128 x 128 for large ones."""
     for sizes, large in (((256, 192, 128), False), ((4096, 4096, 4096), True), ((8192, 1024, 4096), True)):
         best, *others = gemm_ranked(*sizes, "sm80")
-        same = [each.plan for each in (best, *others) if (each.plan.tile, each.plan.stages) == ((128, 64, 64), 2)]
+        same = [
+            each.plan for each in (best, *others) if (each.plan.tile, each.plan.stages) == ((128, 64, 64), 2)
+        ]
         (plan,) = [plan for plan in same if plan.async_ is not None and plan.async_.enable]
         assert plan.warp_tile == (64, 64) and plan.vectorize is not None and plan.vectorize.width == 8
         assert plan.async_ is not None and plan.async_.prefetch_depth == 2

@@ -6,19 +6,24 @@ the result. A GPU computes such a row once, tiled, and keeps it on chip; ``tinyc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .dtypes import DType
 from .index import Affine, axis
 from .plan import Contraction
-from .region import Let, Read, Reduce, Region, Stream, Within, axis_sizes, operands
+from .region import Let, Read, Reduce, Region, Stream, Within, axis_sizes, free_axes, operands
 
 ACCESS = 16
 """Bytes of the widest access, to which a row that is kept is aligned."""
 
 BANKS = 128
 """Bytes of shared memory that are accessed in one turn."""
+
+
+COMMON = 8
+"""Terms of a sum that threads share."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,26 @@ def one_row(region: Region, names: Iterable[str]) -> bool:
     return all(
         len({sizes[name] for name in named}) == 1 and len(iters & set(named)) <= 1
         for named in zip(*(axes for _, axes in forms), strict=True)
+    )
+
+
+def common_sums(region: Region) -> bool:
+    """Whether the points of a row need sums that they have in common, of elements that lie along it: the largest score of a softmax,
+    the mean of a LayerNorm. Threads of one block compute them once (codegen/cuda/rows.py)."""
+    free = free_axes(region)
+    sized = [item.name for item in region.iters if item.size > 1]
+    along = {
+        name
+        for let in region.lets
+        if isinstance(let.value, Read) and let.value.map
+        for name in let.value.map[-1].axes()
+    }
+    return any(
+        isinstance(let.value, Reduce)
+        and free[let.name].intersection(sized) <= set(sized[:-1])
+        and math.prod(item.size for item in let.value.axes) >= COMMON
+        and let.value.axes[-1].name in along
+        for let in region.lets
     )
 
 
