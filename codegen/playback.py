@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinyc.ir.dtypes import DType, from_bits
+from tinyc.ir.dtypes import DType, from_bits, round_tf32
 from tinyc.ir.explicit import Axes, axis_facts
 from tinyc.ir.index import Affine
 from tinyc.ir.plan import Extracted
@@ -36,6 +36,7 @@ from tinyc.ir.region import (
     Within,
     operands,
 )
+from tinyc.ir.tiny import ROUNDED
 
 Array = NDArray[Any]
 
@@ -51,6 +52,7 @@ _UNARY: Mapping[str, Callable[[Array], Array]] = {
     "RSQRT": lambda x: np.float32(1) / np.sqrt(x),
     "RECIP": lambda x: np.float32(1) / x,
     "SIN": np.sin,
+    ROUNDED: round_tf32,
 }
 _BINARY = {
     "ADD": np.add,

@@ -10,7 +10,7 @@ from tinyc.ir.index import Affine
 
 from .cost.model import MATRIX, Work, points, weight
 from .cost.schedule import Schedule
-from .view import LEVEL, Buffer, Item, View, Way, axis_id
+from .view import LEVEL, Buffer, Item, View, Way, axis_id, is_rounded
 
 Key = tuple[str, bool]
 """An expression class, and whether it must be loadable: a Read behind widening casts and zero-filled guards."""
@@ -152,7 +152,14 @@ def apart(index: tuple[Affine, ...]) -> bool:
 
 def _product(flops: float, view: View, operands: tuple[str, ...]) -> Work:
     """``flops`` of a tiled product."""
+    if rounded(view, operands):
+        return Work(tf32_flops=flops)
     return Work(flops=flops) if on_matrix_units(view, operands) else Work(vector_flops=flops)
+
+
+def rounded(view: View, operands: tuple[str, ...]) -> bool:
+    """Whether all of them are rounded to tf32."""
+    return all(any(map(is_rounded, view.items.get(cls, ()))) for cls in operands)
 
 
 def on_matrix_units(view: View, operands: tuple[str, ...]) -> bool:

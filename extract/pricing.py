@@ -4,11 +4,22 @@ their costs are one."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from .choice import COPYING, How, Kernel, Key, acyclic, as_copy, evaluations, tiles
+from .choice import (
+    COPYING,
+    How,
+    Kernel,
+    Key,
+    acyclic,
+    as_copy,
+    children_of,
+    evaluations,
+    tiles,
+)
 from .cost.model import Work
 from .problem import Problem
-from .view import Buffer, Item, Way
+from .view import Buffer, Item, View, Way, is_rounded
 
 
 def priced(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Item]) -> Kernel | None:
@@ -23,9 +34,17 @@ def priced(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Item]
 
 
 def _priced(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Item]) -> Kernel | None:
-    root: Key = (way.root, False)
-    if not acyclic(root, items):
+    if not acyclic((way.root, False), items):
         return None
+    plain = without_rounding(problem.view, (way.root, False), items)
+    every = (items,) if plain is None else (plain, items)
+    found = [kernel for each in every for kernel in _kernels(problem, buffer, way, each)]
+    return min(found, key=lambda kernel: kernel.seconds)
+
+
+def _kernels(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Item]) -> list[Kernel]:
+    """The ways to run it."""
+    root: Key = (way.root, False)
     view = problem.view
     read = sorted({str(item.payload[0]) for item in items.values() if item.head == "Read"})
     moved = Work(
@@ -37,7 +56,8 @@ def _priced(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Item
     # of few points, a product in loops may take less than in tiles
     found: list[Kernel] = []
     loops: How = "walked" if any(problem.streamed(key, items[key]) for key in keys) else "loops"
-    how = loops if how == "loops" else how
+    if how == "loops" or (how == "scanned" and any(map(is_rounded, items.values()))):
+        how = loops  # scores that are walked have no kernels that take tf32
     for each in dict.fromkeys((how, loops) if problem.tiling else (how,)):
         work = moved
         for key in keys:
@@ -46,4 +66,29 @@ def _priced(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Item
             work = as_copy(work)
         work = problem.spread(work, way.shape, items, problem.element(buffer))
         found.append(Kernel(buffer, way, items, work, problem.model.kernel(work)))
-    return min(found, key=lambda kernel: kernel.seconds)
+    return found
+
+
+def without_rounding(view: View, root: Key, items: Mapping[Key, Item]) -> Mapping[Key, Item] | None:
+    """The same with its products of operands as they are, where some are rounded to tf32: which of both takes less shows only
+    when it is known how the kernel runs. None where none is rounded, or a product is not found in its class."""
+    if not any(map(is_rounded, items.values())):
+        return None
+    plain = dict(items)
+    for key, item in items.items():
+        factors = [items[child, True] for child in item.children] if item.head == "Contract" else []
+        if not factors or not all(map(is_rounded, factors)):
+            continue
+        children = tuple(child for factor in factors for child in factor.children)
+        other = next((each for each in view.items[key[0]] if each == replace(item, children=children)), None)
+        if other is None:
+            return None
+        plain[key] = other
+    found: dict[Key, Item] = {}
+    pending = [root]
+    while pending:
+        key = pending.pop()
+        if key not in found:
+            found[key] = plain[key]
+            pending += children_of(key, plain[key])
+    return found

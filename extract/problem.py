@@ -39,7 +39,7 @@ from .cost.model import (
 from .cost.schedule import Schedule, whole_rows
 from .folds import Sum, fold_of, shared, sums
 from .tiling import Tiling
-from .view import LEVEL, Buffer, Item, View, Way, axis_extent, axis_id
+from .view import LEVEL, Buffer, Item, View, Way, axis_extent, axis_id, is_rounded
 
 UNKNOWN_EXTENT = 64
 """Taken for an outer axis that something is computed again for, while its extent is not known."""
@@ -469,6 +469,7 @@ def _items(view: View, key: Key) -> Iterator[Item]:
             or item.head == "Read"
             or (item.head == "Cast" and item.op in ("fp32", "i32"))
             or (item.head == "Select" and _is_guard(view, item))
+            or is_rounded(item)
         ):
             yield item
 

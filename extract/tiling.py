@@ -11,11 +11,11 @@ from tinyc.egraph.graph import Argument
 from tinyc.ir.folds import Fold
 from tinyc.ir.index import Affine
 from tinyc.ir.resources import THREADS, Limits
-from tinyc.ir.units import UNITS, WARP, unit_name
+from tinyc.ir.units import UNITS, WARP, Unit, unit_name
 
-from .choice import on_matrix_units
+from .choice import on_matrix_units, rounded
 from .cost.schedule import Schedule, attainment, gathered, loops, streaming
-from .plans.candidate import Candidate, block_of, decoded
+from .plans.candidate import Candidate, block_of, decoded, kind_name
 from .view import LEVEL, Item, View, axis_extent, axis_id
 
 Axes = frozenset[str]
@@ -46,15 +46,16 @@ class Tiling:
         if order is None:
             return
         slides = any(_slides(index, *axes) for child in item.children for _, _, index in self.reads(child))
-        matrix = on_matrix_units(self.view, item.children)
+        matrix, tf32 = on_matrix_units(self.view, item.children), rounded(self.view, item.children)
         sizes = tuple(math.prod(map(axis_extent, role)) for role in (batch, m, n, k))
-        key = ("conv" if slides else "matmul", *sizes, *order)
+        key: tuple[Argument, ...] = (kind_name(slides, tf32), *sizes, *order)
         for left, right, candidates in self.found.get(key, ()):
-            if (unit_name(self.limits.arch, left, right) == self.limits.arch) is not matrix:
+            unit = UNITS[unit_name(self.limits.arch, left, right, tf32)]
+            if unit.matrix is not (matrix or tf32):
                 continue
             shifted = [any(True for _ in self.shifted(item, child)) for child in item.children]
             for candidate in candidates:
-                yield _schedule(candidate, sizes, (left, right), shifted, self.limits)
+                yield _schedule(candidate, sizes, (left, right), shifted, unit)
 
     def walk(self, item: Item) -> Schedule:
         """How a Stream runs: the rows of scores are cut into blocks."""
@@ -146,14 +147,13 @@ def _schedule(
     sizes: tuple[int, ...],
     bytes: tuple[int, int],
     shifted: Sequence[bool],
-    limits: Limits,
+    unit: Unit,
 ) -> Schedule:
     """``sizes``: points of batch, m, n and k. ``bytes``: of an element of either operand; 0: it is not staged.
-    ``shifted``: which of them are loaded by element."""
+    ``shifted``: which of them are loaded by element. ``unit``: what multiplies."""
     batch, *points = sizes
     bm, bn, bk = candidate.tile
     wm, wn = candidate.warp_tile or (bm, bn)
-    unit = UNITS[unit_name(limits.arch, *bytes)]
     counts = [-(-size // tile) for size, tile in zip(points, candidate.tile, strict=True)]
     blocks, steps = batch * counts[0] * counts[1], counts[2]
     staged = bm * bk * bytes[0] + bk * bn * bytes[1]

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from tinyc.egraph.graph import ENode, Graph
 from tinyc.ir.dtypes import DType
 from tinyc.ir.index import Affine, FloorDiv, affine, lit
-from tinyc.ir.tiny import BINARY, COMPARE, REDUCE_OPS, UNARY, Program
+from tinyc.ir.tiny import BINARY, COMPARE, OPERATORS, REDUCE_OPS, ROUNDED, Program
 
-OPERATORS = {
-    "Unary": frozenset(UNARY),
+KNOWN = {
+    "Unary": frozenset(OPERATORS),
     "Binary": frozenset((*BINARY, *COMPARE)),
     "Cast": frozenset(dtype.value for dtype in DType),
 }
@@ -111,7 +111,7 @@ class View:
         return cls if number is None else f"node {number}"
 
     def loads(self, cls: str) -> Iterator[tuple[str, Item]]:
-        """How the operand of a contraction may be loaded, behind widening casts and guards: Reads, and their classes."""
+        """How the operand of a contraction may be loaded, behind a rounding, widening casts and guards: Reads, and their classes."""
         seen, pending = {cls}, [cls]
         while pending:
             here = pending.pop()
@@ -119,6 +119,7 @@ class View:
                 if item.head == "Read":
                     yield here, item
                 inner = {"Cast": item.children, "Select": item.children[1:2]}.get(item.head, ())
+                inner = item.children if is_rounded(item) else inner
                 pending += [child for child in inner if child not in seen]
                 seen.update(inner)
 
@@ -237,7 +238,7 @@ class View:
                     axes = index.axes()
             case "Unary" | "Binary" | "Cast":
                 op = str(node.args[0])[1:]
-                if self._known(node, op in OPERATORS[node.op], op):
+                if self._known(node, op in KNOWN[node.op], op):
                     item = Item(node.op, op, (), tuple(map(str, node.args[1:])))
             case "Select":
                 item = Item("Select", "Select", (), tuple(map(str, node.args)))
@@ -294,6 +295,11 @@ class View:
         item = Item("Contract", "SUM", (axes, batch, m, n, k), (left, right))
         if item not in self.items[cls]:
             self.items[cls] = (*self.items[cls], item)
+
+
+def is_rounded(item: Item) -> bool:
+    """Whether it rounds an operand for matrix units."""
+    return item.op == ROUNDED
 
 
 def input_dtypes(program: Program) -> tuple[DType, ...]:

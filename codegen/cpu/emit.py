@@ -192,8 +192,7 @@ class Emitter(Access):
         raise AssertionError(value)
 
     def _uses(self, text: str) -> None:
-        if "@exp2_f32(" in text:
-            self.used.add("exp2_f32")
+        self.used |= {name for name in ("exp2_f32", "round_tf32") if f"@{name}(" in text}
 
     def _round(self, frame: Frame, value: str, dtype: DType, hint: str) -> str:
         if dtype not in scalar.ROUND:

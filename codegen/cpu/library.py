@@ -197,6 +197,21 @@ def _f32(value: float) -> float:
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
+_ROUND_TF32 = """\
+; nearest number with 10 bits of mantissa (ties away from zero); infinity and NaN stay
+define internal float @round_tf32(float %x) alwaysinline nounwind {
+  %b = bitcast float %x to i32
+  %up = add i32 %b, 4096
+  %cut = and i32 %up, -8192
+  %exponent = and i32 %b, 2139095040
+  %finite = icmp ne i32 %exponent, 2139095040
+  %r = select i1 %finite, i32 %cut, i32 %b
+  %y = bitcast i32 %r to float
+  ret float %y
+}
+"""
+
+
 #: functions that a function of the library calls
 _NEEDS = {"round_fp16": ("to_fp16", "from_fp16")}
 
@@ -208,6 +223,7 @@ def library(used: set[str], host: Host) -> str:
         "round_bf16": _ROUND_BF16,
         "from_bf16": _LOAD_BF16,
         "to_bf16": _STORE_BF16,
+        "round_tf32": _ROUND_TF32,
         **fp16,
         "exp2_f32": _exp2(host.fma),
     }

@@ -5,6 +5,7 @@ In registers a float of any width is an fp32 number that its dtype can hold; i32
 
 from __future__ import annotations
 
+from tinyc.ir import tiny
 from tinyc.ir.dtypes import DType, from_bits
 
 from .library import float_literal
@@ -78,6 +79,8 @@ def unary(op: str, dtype: DType, x: str) -> list[str]:
             return [f"fdiv float 1.0, {x}"]
         case "EXP2":
             return [f"call float @exp2_f32(float {x})"]
+        case tiny.ROUNDED:
+            return [f"call float @round_tf32(float {x})"]
         case _:
             return [f"call float @{_LIBM[op]}(float {x})"]
 

@@ -21,8 +21,13 @@ CHUNK = 16
 def place(ring: Ring, row: str, byte: str) -> str:
     """Where a byte of a row lies in its slot."""
     if ring.swizzle:
-        return f"swizzled<{ring.row_bytes}>({row}, {byte})"
+        return f"{swizzle(ring)}<{ring.row_bytes}>({row}, {byte})"
     return f"({row}) * {ring.row_bytes} + {byte}"
+
+
+def swizzle(ring: Ring) -> str:
+    """The function of the library that says so, where it is swizzled."""
+    return "swizzled_pairs" if ring.words else "swizzled"
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ class Copy:
         kind = {f"copy{self.source.bytes}" + ("_rows" if self.linear else "")} if self.source.bytes else set()
         if self.ring.dtype is not source_dtype and source_dtype in scalar.LOAD:
             kind |= {scalar.LOAD[source_dtype]}
-        return kind | {"vector", "shared_address", *(["swizzled"] if self.ring.swizzle else [])}
+        return kind | {"vector", "shared_address", *([swizzle(self.ring)] if self.ring.swizzle else [])}
 
     # ---- before the loop ----------------------------------------------------------------------------------------
 

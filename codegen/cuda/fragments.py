@@ -1,20 +1,24 @@
-"""What the lanes of a warp hold of a tile for ``mma.sync`` m16n8k16, and how it gets there (PTX ISA, "Matrix fragments for mma.m16n8k16
-with floating point type", and ldmatrix).
+"""What the lanes of a warp hold of a tile for ``mma.sync`` m16n8k16, or m16n8k8 of tf32, and how it gets there (PTX ISA, "Matrix fragments
+for mma.m16n8k16 with floating point type", "for mma.m16n8k8", and ldmatrix).
 
 A warp multiplies blocks of 16 x 8 points, whose sums are ``acc[block row][block column][4]``. One ldmatrix.x4 loads the 16 x 16 elements of
 a block row of a, or of two block columns of b: lane l gives the address of row l % 8 of the 8 x 8 matrix l / 8. A ring whose rows lie along
 the operand's own axis is turned on the way (.trans).
+
+An element of tf32 is two of two bytes, so that the same bytes are loaded in the same way; what is turned is loaded word by word, lane l
+that of row l % 4 and column l / 4, and of the row 4 further down. Each is rounded before it is multiplied.
 """
 
 from __future__ import annotations
 
 from tinyc.ir.dtypes import DType
+from tinyc.ir.units import UNITS
 
 from ..gpu.ir import GpuKernel, Ring
 from .copies import place
 
 BLOCK = 16
-"""Points of m, n and k of a block."""
+"""Points of m, n and k of a block; of tf32 half as many of k."""
 
 
 def declarations(kernel: GpuKernel, buffers: int, dtype: DType) -> list[str]:
@@ -35,6 +39,8 @@ def load(kernel: GpuKernel, ring: Ring, step: int, buffer: int, slot: str) -> li
     left = ring is kernel.rings[0]
     rows, columns = _blocks(kernel)
     count = rows if left else columns // 2
+    if ring.words:
+        return _words(ring, left, count, columns, step, f"{ring.name}[{buffer}]", slot)
     down = BLOCK * ring.row_bytes
     byte, offset, along, below = (
         (0, step * down, 2 * BLOCK, 0) if ring.turned else (2 * BLOCK * step, 0, 0, down)
@@ -53,9 +59,27 @@ def load(kernel: GpuKernel, ring: Ring, step: int, buffer: int, slot: str) -> li
     return lines
 
 
+def _words(ring: Ring, left: bool, count: int, columns: int, step: int, to: str, slot: str) -> list[str]:
+    """The same for rows of words along the operand's own axis."""
+    at = f"{ring.name}_at" + (f" + {slot}" if slot != "0" else "")
+    deep, offset = 4 * ring.row_bytes, 8 * step * ring.row_bytes
+    how = f"{str(ring.swizzle).lower()}, {deep}, {offset}"
+    lines = []
+    if count:
+        lines += [f"load_words<{how}, {'1, 2' if left else '2, 1'}, {count}>({to}, {at});"]
+    if not left and columns % 2:
+        lines += [f"load_word<{how}, {64 * count}>({to}[{count}][0], {to}[{count}][1], {at});"]
+    return lines
+
+
 def multiply(kernel: GpuKernel, buffer: int, dtype: DType) -> str:
     """One step."""
-    return f"multiply_{kernel.rings[0].dtype}(acc, a[{buffer}], b[{buffer}]);"
+    return f"{_multiply(kernel)}(acc, a[{buffer}], b[{buffer}]);"
+
+
+def _multiply(kernel: GpuKernel) -> str:
+    left, _ = kernel.rings
+    return "multiply_tf32" if UNITS[kernel.unit].arch != kernel.unit else f"multiply_{left.dtype}"
 
 
 def stage(kernel: GpuKernel, pitch: int) -> list[str]:
@@ -73,9 +97,10 @@ def stage(kernel: GpuKernel, pitch: int) -> list[str]:
 
 def functions(kernel: GpuKernel, dtype: DType) -> set[str]:
     """Of the library."""
-    left, right = kernel.rings
-    odd = {f"ldmatrix2{_turned(right)}"} if _blocks(kernel)[1] % 2 else set()
-    return {f"ldmatrix4{_turned(ring)}" for ring in kernel.rings} | odd | {f"multiply_{left.dtype}"}
+    _, right = kernel.rings
+    odd = {f"ldmatrix2{_turned(right)}"} if _blocks(kernel)[1] % 2 and not right.words else set()
+    loads = {"load_words" if ring.words else f"ldmatrix4{_turned(ring)}" for ring in kernel.rings}
+    return loads | odd | {_multiply(kernel)}
 
 
 def _blocks(kernel: GpuKernel) -> tuple[int, int]:
@@ -96,6 +121,8 @@ def _start(kernel: GpuKernel, ring: Ring) -> str:
     own, deep = (near, far) if left else (far, near)
     start = kernel.start(ring)
     head = f"{start} + " if start else ""
+    if ring.words:
+        return head + place(ring, "lane % 4", f"({warp} * {part} + lane / 4) * 4")
     if ring.turned:
         return head + place(ring, f"{deep} + lane % 8", f"({warp} * {part} + {own}) * 2")
     return head + place(ring, f"{warp} * {part} + {own} + lane % 8", f"({deep}) * 2")

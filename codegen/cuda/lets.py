@@ -167,7 +167,7 @@ class Lets(Nest):
         return f"{function}({value})"
 
     def uses(self, text: str) -> str:
-        self.used |= {name for name in ("maximum", "minimum") if text.startswith(f"{name}(")}
+        self.used |= {name for name in ("maximum", "minimum", "round_tf32") if text.startswith(f"{name}(")}
         return text
 
     def rounded(self, text: str, let: Let) -> str:

@@ -52,6 +52,21 @@ _FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
 {_HEAD} float round_bf16(float value) {{ return from_bf16(to_bf16(value)); }}
 """,
     ),
+    "tf32": (
+        (),
+        f"""// the nearest number with 10 bits of mantissa, ties away from zero
+{_HEAD} unsigned int tf32(float value) {{
+  unsigned int bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  return bits;
+}}
+""",
+    ),
+    "round_tf32": (
+        ("tf32",),
+        f"""{_HEAD} float round_tf32(float x) {{ return __uint_as_float(tf32(x)); }}
+""",
+    ),
     "maximum": (
         (),
         f"""// NaN where one of them is
@@ -233,6 +248,13 @@ template <int ROW>
 }}
 """,
     ),
+    "swizzled_pairs": (
+        (),
+        f"""// the same for words that lanes read one by one, 8 of each of 4 rows: pairs of chunks change places
+template <int ROW>
+{_HEAD} int swizzled_pairs(int row, int byte) {{ return row * ROW + (byte ^ row % 4 * 32); }}
+""",
+    ),
     "shared_address": (
         (),
         f"""extern __shared__ __align__(128) unsigned char shared[];
@@ -398,6 +420,24 @@ template <int BYTE, int OFFSET>
 }}
 """,
     ),
+    "load_words": (
+        (),
+        f"""// the words BYTE bytes along a row in shared memory from `at`, OFFSET bytes further on, and DEEP bytes further still
+template <bool SWIZZLED, int DEEP, int OFFSET, int BYTE>
+{_HEAD} void load_word(unsigned int& to0, unsigned int& to1, unsigned int at) {{
+  constexpr int TURN = SWIZZLED ? BYTE & 96 : 0, REST = OFFSET + BYTE - TURN;
+  asm volatile("ld.shared.b32 %0, [%1+%2];" : "=r"(to0) : "r"(at ^ TURN), "n"(REST) : "memory");
+  asm volatile("ld.shared.b32 %0, [%1+%2];" : "=r"(to1) : "r"(at ^ TURN), "n"(REST + DEEP) : "memory");
+}}
+// those of COUNT blocks of 16, half a block along the row in register NEAR, DEEP bytes further on in register FAR
+template <bool SWIZZLED, int DEEP, int OFFSET, int NEAR, int FAR, int COUNT, int I = 0, int SIZE>
+{_HEAD} void load_words(unsigned int (&to)[SIZE][4], unsigned int at) {{
+  load_word<SWIZZLED, DEEP, OFFSET, I * 64>(to[I][0], to[I][FAR], at);
+  load_word<SWIZZLED, DEEP, OFFSET, I * 64 + 32>(to[I][NEAR], to[I][3], at);
+  if constexpr (I + 1 < COUNT) load_words<SWIZZLED, DEEP, OFFSET, NEAR, FAR, COUNT, I + 1>(to, at);
+}}
+""",
+    ),
     "opaque": (
         (),
         f"""// x, which the compiler does not know: it unrolls no loop that ends there
@@ -458,6 +498,16 @@ template <int BYTE, int OFFSET>
 }}
 """,
     ),
+    "mma_tf32": (
+        (),
+        f"""// sums += a * b, 16 x 8 x 8; volatile, so that it stays where all lanes come
+{_HEAD} void mma_tf32(float (&sums)[4], const unsigned int (&a)[4], unsigned int b0, unsigned int b1) {{
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {{%0,%1,%2,%3}}, {{%4,%5,%6,%7}}, {{%8,%9}}, {{%0,%1,%2,%3}};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}}
+""",
+    ),
     "multiply_fp16": (
         ("mma_fp16",),
         f"""// sums += a * b; block columns are walked to and fro, so that operands are used twice in a row
@@ -469,6 +519,27 @@ template <int ROWS, int COLUMNS, int PAIRS>
     for (int j = 0; j < COLUMNS; ++j) {{
       const int column = i % 2 ? COLUMNS - 1 - j : j, half = column % 2 * 2;
       mma_fp16(sums[i][column], a[i], b[column / 2][half], b[column / 2][half + 1]);
+    }}
+  }}
+}}
+""",
+    ),
+    "multiply_tf32": (
+        ("mma_tf32", "tf32"),
+        f"""// sums += a * b, rounded to tf32; block columns are walked to and fro, so that operands are used twice in a row
+template <int ROWS, int COLUMNS, int PAIRS>
+{_HEAD} void multiply_tf32(float (&sums)[ROWS][COLUMNS][4], const unsigned int (&a)[ROWS][4], const unsigned int (&b)[PAIRS][4]) {{
+  unsigned int x[ROWS][4], y[COLUMNS][2];
+  #pragma unroll
+  for (int i = 0; i < 4 * ROWS; ++i) x[i / 4][i % 4] = tf32(__uint_as_float(a[i / 4][i % 4]));
+  #pragma unroll
+  for (int j = 0; j < 2 * COLUMNS; ++j) y[j / 2][j % 2] = tf32(__uint_as_float(b[j / 4][j % 4]));
+  #pragma unroll
+  for (int i = 0; i < ROWS; ++i) {{
+    #pragma unroll
+    for (int j = 0; j < COLUMNS; ++j) {{
+      const int column = i % 2 ? COLUMNS - 1 - j : j;
+      mma_tf32(sums[i][column], x[i], y[column][0], y[column][1]);
     }}
   }}
 }}

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from tinyc.ir.dtypes import DType, from_bits
+from tinyc.ir.tiny import ROUNDED
 
 REGISTER = {
     DType.FP32: "float",
@@ -87,6 +88,7 @@ def unary(op: str, dtype: DType, x: str) -> str:
         "EXP2": f"exp2f({x})",
         "LOG2": f"log2f({x})",
         "SIN": f"sinf({x})",
+        ROUNDED: f"round_tf32({x})",
     }[op]
 
 

@@ -29,7 +29,7 @@ from ..gpu.ir import (
 )
 from . import epilogue, fragments, scalar, simt
 from .block_rows import KEPT, block_rows
-from .copies import Copy
+from .copies import Copy, swizzle
 
 GROUP = 8
 """Tiles of m that blocks with neighbouring numbers walk before the next tile of n, so that they share what is in L2."""
@@ -85,7 +85,7 @@ class _Tiled:
         for copy in self.copies.values():
             self.used |= copy.functions()
         for ring in self.kernel.rings:
-            self.used |= {"swizzled"} if ring.swizzle else set()
+            self.used |= {swizzle(ring)} if ring.swizzle else set()
         return Text(lines, self.used | {"vector", "shared_address"}, shared)
 
     # ---- before the products ------------------------------------------------------------------------------------

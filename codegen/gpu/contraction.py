@@ -111,6 +111,8 @@ def contraction_kernel(region: Region, plan: Plan) -> TiledProduct | None:
         return None
     dtype = lets[roles.reduce].dtype
     unit = _unit(left, right, dtype)
+    if unit is None:
+        return None
     lhs, rhs = _operands(left, right, groups)
     tile, warp_tile = _tiles(plan, unit)
     extents = (groups["b"].size, groups["m"].size, groups["n"].size, lhs.depth.size)
@@ -121,8 +123,8 @@ def contraction_kernel(region: Region, plan: Plan) -> TiledProduct | None:
         return None
     types = (lhs.dtype, rhs.dtype) if unit.matrix else (dtype, dtype)
     rings = (
-        _ring("a", types[0], lhs, (tile[0], warp_tile[0]), tile[2], stages, hints.a_swizzle),
-        _ring("b", types[1], rhs, (tile[1], warp_tile[1]), tile[2], stages, hints.b_swizzle),
+        _ring("a", types[0], lhs, (tile[0], warp_tile[0]), tile[2], stages, hints.a_swizzle, unit),
+        _ring("b", types[1], rhs, (tile[1], warp_tile[1]), tile[2], stages, hints.b_swizzle, unit),
     )
     if not unit.matrix and rings[1].turned and warp_tile[1] % 32 and warp_tile[1] != block[1]:
         return None  # a lane has 2 neighbouring columns, or a multiple of 4
@@ -170,8 +172,12 @@ def _turned(roles: Contraction, plan: Plan) -> tuple[Contraction, Plan]:
     return replace(roles, lhs=roles.rhs, rhs=roles.lhs, m=roles.n, n=roles.m), turned
 
 
-def _unit(left: Source, right: Source, dtype: DType) -> Unit:
-    """What multiplies: sm80's matrix units for all machines so far, and its lanes for what they do not take."""
+def _unit(left: Source, right: Source, dtype: DType) -> Unit | None:
+    """What multiplies: sm80's matrix units for all machines so far, and its lanes for what they do not take. None: an operand
+    is rounded to tf32, and matrix units do not take the other."""
+    if left.rounded or right.rounded:
+        tf32 = left.rounded and right.rounded and left.ref.dtype is right.ref.dtype is dtype is DType.FP32
+        return UNITS["sm80-tf32"] if tf32 else None
     same = left.ref.dtype is right.ref.dtype and left.ref.dtype in (DType.FP16, DType.BF16)
     return UNITS["sm80" if same and dtype is DType.FP32 else "sm80-simt"]
 
@@ -219,21 +225,29 @@ def _tiles(plan: Plan, unit: Unit) -> tuple[tuple[int, int, int], tuple[int, int
 
 
 def _ring(
-    name: str, dtype: DType, source: Operand, own: tuple[int, int], depth: int, stages: int, swizzle: bool
+    name: str,
+    dtype: DType,
+    source: Operand,
+    own: tuple[int, int],
+    depth: int,
+    stages: int,
+    swizzle: bool,
+    unit: Unit,
 ) -> Ring:
     """``own``: points of the operand's own axes in a tile, and in a warp's part of it."""
     turned = source.along == "rows"
     rows, columns = (depth, own[0]) if turned else (own[0], depth)
-    fits = not turned or (dtype.itemsize == 2 and _apart(own[1], own[0] // own[1]))
+    fits = not turned or (unit.matrix and _apart(own[1], own[0] // own[1], dtype.itemsize))
     ring = Ring(name, dtype, rows, columns, stages, turned, swizzle)
     return replace(ring, swizzle=swizzle and fits and ring.turns_within)
 
 
-def _apart(part: int, warps: int) -> bool:
+def _apart(part: int, warps: int, size: int) -> bool:
     """Whether the chunks at which a warp's blocks of a turned ring begin differ from those of its first in bits that are 0 there, so
     that swizzled they differ in these bits too: what the addresses of fragments take for granted."""
-    starts = {part * warp * 2 & 96 for warp in range(warps)}
-    return not any(start & block * 32 & 96 for start in starts for block in range(part // 16))
+    starts = {part * warp * size & 96 for warp in range(warps)}
+    blocks = range(0, part * size, 32)
+    return not any(start & block & 96 for start in starts for block in blocks)
 
 
 def _grid(

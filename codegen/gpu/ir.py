@@ -44,7 +44,7 @@ class Token:
 class Ring:
     """``stages`` tiles of an operand in shared memory, each ``rows`` x ``columns`` elements, row by row; a row lies along the
     summed axes or, where ``turned``, along the operand's own. ``swizzle``: the 16-byte chunks of a row change places by the number of
-    the row, so that no two lanes that read together meet in a bank."""
+    the row, so that no two lanes that read together meet in a bank; in pairs, where ``words`` are read one by one."""
 
     name: str
     dtype: DType
@@ -63,8 +63,15 @@ class Ring:
         return self.rows * self.row_bytes
 
     @property
+    def words(self) -> bool:
+        """Whether matrix units have to be given its elements one by one: only those of two bytes are turned when they are loaded."""
+        return self.turned and self.dtype.itemsize == 4
+
+    @property
     def turns_within(self) -> bool:
-        """Whether chunks that change places stay in their row: 1, 2, 4 or a multiple of 8 chunks."""
+        """Whether chunks that change places stay in their row: 1, 2, 4 or a multiple of 8 chunks; pairs: a multiple of 4."""
+        if self.words:
+            return self.row_bytes % 128 == 0
         return self.row_bytes in (16, 32, 64) or self.row_bytes % 128 == 0
 
 

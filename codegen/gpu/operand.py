@@ -14,7 +14,8 @@ from typing import Literal
 
 from tinyc.ir.dtypes import DType
 from tinyc.ir.index import Affine, FloorDiv, affine, lit
-from tinyc.ir.region import Axis, Cast, Let, MemRef, Read, Select, Within
+from tinyc.ir.region import Axis, Cast, Let, MemRef, Read, Select, Unary, Within
+from tinyc.ir.tiny import ROUNDED
 
 ACCESS = (16, 8, 4)
 """Bytes that one asynchronous copy may move (PTX ISA, cp.async)."""
@@ -109,23 +110,27 @@ class Operand:
 
 @dataclass(frozen=True)
 class Source:
-    """A Read behind guards and widening casts, by the buffer that it reads."""
+    """A Read behind guards and widening casts, by the buffer that it reads. ``rounded``: to tf32 in the end."""
 
     read: Read
     ref: MemRef
     number: int
     conditions: tuple[Within, ...]
+    rounded: bool = False
 
 
 def source_of(lets: Mapping[str, Let], inputs: Sequence[MemRef], name: str) -> Source | None:
     """What the let ``name`` reads; None where it is more than a Read behind casts, and guards that give zero."""
     conditions: list[Within] = []
+    rounded = False
     while True:
         value = lets[name].value
         match value:
+            case Unary(op, x) if op == ROUNDED and not conditions:
+                name, rounded = x, True
             case Read(tensor, _):
                 number = next(number for number, ref in enumerate(inputs) if ref.name == tensor)
-                return Source(value, inputs[number], number, tuple(conditions))
+                return Source(value, inputs[number], number, tuple(conditions), rounded)
             case Cast(x):
                 name = x
             case Select(cond, then, other):

@@ -25,6 +25,7 @@ from tinyc.ir.region import (
 )
 from tinyc.ir.rows import kept_rows
 from tinyc.ir.streams import Walk, walk_of
+from tinyc.ir.tiny import ROUNDED
 
 from .hardware import Hardware
 from .model import MATRIX, CostModel, Roofline, Work, along_row, repeats, terms_of, weight
@@ -67,7 +68,7 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
     after = _epilogue(region, plan, kept) if tiled and hardware.sms else frozenset()
     blocks = schedule is not None and schedule.algo == "loops" and not tiled and walk is None
     flops = ops = epilogue = guards = along = same = beside = reread = along_bytes = same_bytes = 0.0
-    products: dict[bool, float] = {True: 0.0, False: 0.0}  # of matrix units, of others
+    products = Work()
     for let in region.lets:
         if let.name in kept:
             continue  # the row is there already
@@ -99,6 +100,8 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
                     rows = free[score] - {axis.name for axis in axes}
                     simple += weight("Row") * math.prod(sizes[name] for name in rows)
                     simple += weight("Scan") * math.prod(sizes[name] for name in free[score])
+            case Unary(op, _) if op == ROUNDED:
+                simple = count * weight("Cast")  # a conversion
             case Unary() | Binary():
                 flops += count
                 if let.name in tiled:
@@ -125,7 +128,7 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
             if along_row(outputs, shape):
                 along, along_bytes = along + simple, along_bytes + read * again
         if product:
-            products[_on_matrix_units(region, let.name)] += product
+            products += _multiplied(region, let.name, product)
     moved = traffic(region, plan, tiled, hardware.near)
     ops += weight("Gather") * schedule.gathered if schedule else 0.0
     rest = Work(
@@ -146,12 +149,16 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
         point_ops=beside,
         schedule=schedule,
     )
-    return flops, rest + Work(flops=products[True], vector_flops=products[False])
+    return flops, rest + products
 
 
-def _on_matrix_units(region: Region, name: str) -> bool:
-    """Whether the buffers that a product is loaded from hold what matrix units multiply."""
+def _multiplied(region: Region, name: str, flops: float) -> Work:
+    """The work of a product: by whether its factors are rounded, and the buffers that it is loaded from."""
     lets = {let.name: let.value for let in region.lets}
+    value = lets[name]
+    factors = operands(lets[value.body] if isinstance(value, Reduce) else value)
+    if all(getattr(lets[factor], "op", "") == ROUNDED for factor in factors):
+        return Work(tf32_flops=flops)
     types = {ref.name: ref.dtype for ref in region.inputs}
     found: set[str] = set()
     pending = [name]
@@ -163,7 +170,7 @@ def _on_matrix_units(region: Region, name: str) -> bool:
         fresh = [each for each in operands(value) if each not in found]
         found.update(fresh)
         pending += fresh
-    return bool(read) and read <= MATRIX
+    return Work(flops=flops) if read and read <= MATRIX else Work(vector_flops=flops)
 
 
 def _epilogue(region: Region, plan: Plan, kept: frozenset[str]) -> frozenset[str]:

@@ -39,6 +39,7 @@ WORK: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "flops": ("FLOP", "of tiled contractions of fp16 and bf16"),
         "vector_flops": ("FLOP", "of tiled contractions of other types"),
+        "tf32_flops": ("FLOP", "of tiled contractions of fp32 that is rounded to tf32"),
         "ops": ("op", "simple operations"),
         "epilogue_ops": ("op", "those after the last product"),
         "row_ops": ("op", "those that are the same along a row of the result"),
@@ -81,6 +82,7 @@ MACHINE: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "peak_flops": ("FLOP/s", "of a tiled contraction of fp16 and bf16"),
         "peak_vector_flops": ("FLOP/s", "of a tiled contraction of other types"),
+        "peak_tf32_flops": ("FLOP/s", "of a tiled contraction of fp32 that is rounded to tf32"),
         "peak_ops": ("op/s", "simple operations"),
         "peak_bandwidth": ("B/s", "main memory"),
         "cache_cost": ("s/B", "a byte from the second-level cache"),
@@ -182,9 +184,9 @@ FORMULAS: tuple[Formula, ...] = (
     Formula(
         "t_contraction",
         "s",
-        "padding * (flops / peak_flops + vector_flops / peak_vector_flops) / (occ_compute * pipeline_eff)",
+        "padding * (flops / peak_flops + vector_flops / peak_vector_flops + tf32_flops / peak_tf32_flops) / (occ_compute * pipeline_eff)",
         "FLOPs / (peak_TF * occ * pipeline_eff), tails of tiles included",
-        plain="flops / peak_flops + vector_flops / peak_vector_flops",
+        plain="flops / peak_flops + vector_flops / peak_vector_flops + tf32_flops / peak_tf32_flops",
     ),
     Formula(
         "again_ops",
@@ -310,7 +312,7 @@ TERMS: tuple[str, ...] = tuple(formula.name for formula in FORMULAS[-13:])
 PART = Formula(
     "part",
     "s",
-    "flops / peak_flops + vector_flops / peak_vector_flops + ops / peak_ops"
+    "flops / peak_flops + vector_flops / peak_vector_flops + tf32_flops / peak_tf32_flops + ops / peak_ops"
     " + (bytes_read + write * bytes_written) / peak_bandwidth + reread_bytes * cache_cost"
     " + (strided * strided_bytes + viewed * viewed_bytes + transposed * transposed_bytes) / peak_bandwidth"
     " + guard_ops * guards / peak_ops + value_cost * values",

@@ -47,5 +47,6 @@ def _ideal(model: Roofline, work: Work) -> float:
     row = model.hardware
     scheduled = work.schedule is not None and row.sms > 0
     compute = work.flops / row.flops + work.vector_flops / (row.vector_flops or row.flops)
+    compute += work.tf32_flops / (row.tf32_flops or row.vector_flops or row.flops)
     compute += (work.ops - (work.epilogue_ops if scheduled else 0.0)) / row.ops
     return max(compute, (work.bytes_read + row.write * work.bytes_written) / row.bandwidth)

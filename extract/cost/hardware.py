@@ -36,6 +36,7 @@ class Hardware:
             stays in the nearest cache.
         viewed: of a transfer's time, for an operand that is transposed on its way from shared memory.
         transposed: the same for a copy into another layout.
+        tf32_flops: FLOP/s of a tiled contraction of fp32 that is rounded to tf32; 0: as ``vector_flops``.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Hardware:
     near: int = 0
     viewed: float = 0.0
     transposed: float = 0.0
+    tf32_flops: float = 0.0
 
 
 #: cpu: two cores with AVX2 or better, as measured with `tinyc bench cpu-gemm`. sm80: A100 SXM 80 GB; sm86: A10; sm89:
@@ -91,6 +93,7 @@ TABLE: Mapping[str, Hardware] = MappingProxyType(
             rows=True,
             limits=LIMITS["sm80"],
             vector_flops=19.5e12,
+            tf32_flops=156e12,
             sms=108,
             cache_bandwidth=4.8e12,
             latency=340e-9,
@@ -109,6 +112,7 @@ TABLE: Mapping[str, Hardware] = MappingProxyType(
             rows=True,
             limits=LIMITS["sm86"],
             vector_flops=31.2e12,
+            tf32_flops=62.5e12,
             sms=72,
             cache_bandwidth=2.0e12,
             latency=340e-9,
@@ -127,6 +131,7 @@ TABLE: Mapping[str, Hardware] = MappingProxyType(
             rows=True,
             limits=LIMITS["sm89"],
             vector_flops=91.6e12,
+            tf32_flops=183e12,
             sms=142,
             cache_bandwidth=4.5e12,
             latency=340e-9,
@@ -145,6 +150,7 @@ TABLE: Mapping[str, Hardware] = MappingProxyType(
             rows=True,
             limits=LIMITS["sm90"],
             vector_flops=67e12,
+            tf32_flops=495e12,
             sms=132,
             cache_bandwidth=8.2e12,
             latency=273e-9,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import sympy
 
 MATRIX = frozenset({DType.FP16, DType.BF16})
-"""What matrix units multiply. fp32 keeps its precision: it is not rounded to tf32."""
+"""What matrix units multiply as it is. fp32 keeps its precision, unless a rule rounds it to tf32 (rules/tf32.egg)."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Work:
         block_ops: the part of ``ops`` that is the same for all of the result.
         row_bytes, block_bytes: what is read for these.
         point_ops: the part of ``ops`` beside all sums, in a kernel of loops.
+        tf32_flops: of tiled contractions of fp32 that is rounded to tf32, on the matrix units.
         bytes_read, bytes_written: each buffer once.
         reread_bytes: fetched again, after the first time: a value with many uses (fan-out).
         strided_bytes: fetched or stored by neighbours that do not lie side by side in memory.
@@ -76,6 +77,7 @@ class Work:
     row_bytes: float = 0.0
     block_bytes: float = 0.0
     point_ops: float = 0.0
+    tf32_flops: float = 0.0
     schedule: Schedule | None = None
 
     def __add__(self, other: Work) -> Work:
@@ -97,6 +99,7 @@ class Work:
             self.row_bytes + other.row_bytes,
             self.block_bytes + other.block_bytes,
             self.point_ops + other.point_ops,
+            self.tf32_flops + other.tf32_flops,
             self.schedule or other.schedule,
         )
 
@@ -321,6 +324,7 @@ def _machine(hardware: Hardware) -> dict[str, float]:
     return {
         "peak_flops": hardware.flops,
         "peak_vector_flops": hardware.vector_flops or hardware.flops,
+        "peak_tf32_flops": hardware.tf32_flops or hardware.vector_flops or hardware.flops,
         "peak_ops": hardware.ops,
         "peak_bandwidth": hardware.bandwidth,
         "cache_cost": 1 / hardware.cache_bandwidth if hardware.cache_bandwidth else 0.0,

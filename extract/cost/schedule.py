@@ -92,7 +92,7 @@ def attainment(unit: Unit, warp_tile: tuple[int, int] | None) -> float:
     It is what shared memory feeds: 128 bytes a clock to a multiprocessor. sm80's matrix units multiply 2048 FLOP in that
     clock and load both operands of a warp tile (ldmatrix). sm90's multiply 4096: WGMMA reads 64 rows and all columns at
     each step, so it attains 2N / (64 + N), where 96 %, 63 %, 38 % and 21 % were measured for N = 64, 32, 16 and 8 (arXiv
-    2402.13499). Both hold for elements of two bytes.
+    2402.13499). Both hold for elements of two bytes, and for tf32: twice the bytes, at half the rate.
 
     A lane has ``rows / 4`` x ``columns / 8`` points, and loads as many words for a step: 32 lanes take a clock for each
     of these. The lanes of sm80 multiply 128 FLOP in a clock, those of sm90 256.
@@ -103,7 +103,7 @@ def attainment(unit: Unit, warp_tile: tuple[int, int] | None) -> float:
     if not unit.matrix:
         own, loaded = (rows / unit.rows) * (columns / unit.columns), rows / unit.rows + columns / unit.columns
         return min(1.0, own * WARP / (LANE_FMAS[unit.name] * loaded))
-    arch = unit.name
+    arch = unit.arch
     if arch == "sm90" and rows % WGMMA_ROWS == 0:
         return min(1.0, 2 * columns / (WGMMA_ROWS + columns))
     fed = min(1.0, rows * columns / (16 * (rows + columns)))

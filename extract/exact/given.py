@@ -16,7 +16,7 @@ from .inside import Levels, Once, fewest
 if TYPE_CHECKING:
     from .scope import Scope
 
-PRODUCT = frozenset({"flops", "vector_flops", "values"})
+PRODUCT = frozenset({"flops", "vector_flops", "tf32_flops", "values"})
 """What a product does that is tiled."""
 
 Way = tuple[tuple[float, ...], Schedule | None]

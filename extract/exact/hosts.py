@@ -55,6 +55,7 @@ def undominated(model: CostModel, works: Iterable[Work]) -> list[Work]:
         Work(block_bytes=1e9),
         Work(flops=1e12),
         Work(vector_flops=1e12),
+        Work(tf32_flops=1e12),
     )
     found: dict[tuple[float, ...], Work] = {}
     for work in works:

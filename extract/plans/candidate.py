@@ -15,7 +15,7 @@ from tinyc.ir.cpu_tiles import product
 from tinyc.ir.folds import fold_of
 from tinyc.ir.plan import Contraction, Plan
 from tinyc.ir.region import Axis, Region, row_axis
-from tinyc.ir.resources import Limits, staged
+from tinyc.ir.resources import Limits, rounded, staged
 from tinyc.ir.schedule import known_choice
 from tinyc.ir.schedule_names import Scope
 from tinyc.ir.streams import walk_of
@@ -121,6 +121,16 @@ def windows(scope: Scope, roles: Contraction) -> tuple[str, ...]:
     )
 
 
+def kind_name(slides: bool, tf32: bool) -> str:
+    """The kind of a Product. ``slides``: an operand is read in windows; ``tf32``: both are rounded to that."""
+    return ("conv" if slides else "matmul") + ("-tf32" if tf32 else "")
+
+
+def product_kind(scope: Scope, roles: Contraction) -> str:
+    """The kind of the Product that a contraction is."""
+    return kind_name(bool(windows(scope, roles)), rounded(scope))
+
+
 def _product(scope: Scope, roles: Contraction) -> Problem | None:
     """Of a GPU. None where neither operand is read along the summed axes: there is no tile to stage."""
     left, right = (max((ref.dtype.itemsize for ref in staged(scope, side)), default=0) for side in (0, 1))
@@ -134,8 +144,7 @@ def _product(scope: Scope, roles: Contraction) -> Problem | None:
     if along is None:
         return None
     run = _run(wide, frozenset(groups["n" if along == "b" else along]))
-    kind = "conv" if windows(scope, roles) else "matmul"
-    return ("Product", kind, *sizes, left, right, run, along)
+    return ("Product", product_kind(scope, roles), *sizes, left, right, run, along)
 
 
 def _run(iters: list[Axis], names: frozenset[str]) -> int:

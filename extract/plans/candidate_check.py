@@ -27,13 +27,16 @@ from tinyc.ir.region import (
 )
 from tinyc.ir.resources import Limits, resources, unit_of
 from tinyc.ir.schedule_names import Scope
+from tinyc.ir.tiny import ROUNDED
 from tinyc.ir.units import WARP
 
-from .candidate import Candidate, Problem, fold_problem, problem_of
+from .candidate import Candidate, Problem, fold_problem, kind_name, problem_of
 from .rank import fault, plan_of
 
 SHARE = 0.8
 """Of a block's shared memory, beyond which a plan stops (004 §11)."""
+
+KINDS = tuple(kind_name(slides, tf32) for slides in (False, True) for tf32 in (False, True))
 
 DTYPES = {1: DType.BOOL, 2: DType.FP16, 4: DType.FP32}
 
@@ -142,12 +145,12 @@ def region_of(problem: Problem, limits: Limits) -> tuple[Region, Contraction | N
             return (region, None) if same else f"{problem} is no problem on {limits.arch}"
         case ("Packed", int(outer), int(rows), int(columns), int(k)) if min(outer, rows, columns, k) > 0:
             made = _contraction("matmul", (outer, rows, columns, k), (4, 4), columns, "n")
-        case ("Product", "matmul" | "conv" as kind, *rest) if len(rest) == 8 and rest[7] in ("m", "n", "b"):
+        case ("Product", str(kind), *rest) if kind in KINDS and len(rest) == 8 and rest[7] in ("m", "n", "b"):
             b, m, n, k, p, q, run = (int(each) for each in rest[:7])
-            wrong = _wrong(str(kind), (b, m, n, k), (p, q), run, str(rest[7]))
+            wrong = _wrong(kind, (b, m, n, k), (p, q), run, str(rest[7]))
             if wrong is not None:
                 return wrong
-            made = _contraction(str(kind), (b, m, n, k), (p, q), run, str(rest[7]))
+            made = _contraction(kind, (b, m, n, k), (p, q), run, str(rest[7]))
         case _:
             return f"{problem} is no problem"
     region, roles = made
@@ -161,7 +164,7 @@ def _wrong(
     own = sizes[1] if along == "m" else sizes[2]
     if min(sizes) < 1 or min(sizes[1:]) < 2 or run < 2 or own % run:
         return f"{run} contiguous points of {own}"
-    if not {*bytes} <= {0, *DTYPES} or not max(bytes) or (kind == "conv" and not bytes[0]):
+    if not {*bytes} <= {0, *DTYPES} or not max(bytes) or (kind.startswith("conv") and not bytes[0]):
         return f"operands of {bytes[0]} and {bytes[1]} bytes"
     return "no batch axis is the last one" if along == "b" and sizes[0] < 2 else None
 
@@ -206,10 +209,17 @@ def _contraction(
     iters = tuple(Axis(*each) for each in ([*order, *batch] if along == "b" else [*batch, *order]))
     lets: list[Let] = []
     refs: list[MemRef] = []
-    for name, own, size, window in (("A", "m", bytes[0], kind == "conv"), ("B", "n", bytes[1], False)):
+    for name, own, size, window in (
+        ("A", "m", bytes[0], kind.startswith("conv")),
+        ("B", "n", bytes[1], False),
+    ):
         refs.append(_operand(lets, name, [*batch, *parts[own]], k, size, window))
+    left, right = "A32", "B32"
+    if kind.endswith("-tf32"):
+        lets += [Let(f"{name}tf", DType.FP32, Unary(ROUNDED, f"{name}32")) for name in "AB"]
+        left, right = "Atf", "Btf"
     lets += [
-        Let("product", DType.FP32, Binary("MUL", "A32", "B32")),
+        Let("product", DType.FP32, Binary("MUL", left, right)),
         Let("sum", DType.FP32, Reduce("SUM", (Axis("k", k),), "product")),
         Let("out", DType.FP16, Cast("sum")),
     ]
@@ -217,7 +227,7 @@ def _contraction(
     region = Region("problem", iters, tuple(refs), (out,), tuple(lets), (Yield("out", "C"),))
     names = {side: tuple(name for name, _ in each) for side, each in parts.items()}
     return region, Contraction(
-        "sum", "A32", "B32", tuple(name for name, _ in batch), names["m"], names["n"], ("k",)
+        "sum", left, right, tuple(name for name, _ in batch), names["m"], names["n"], ("k",)
     )
 
 

@@ -19,11 +19,11 @@ from tinyc.ir.plan import Contraction, Extracted, Plan
 from tinyc.ir.region import Region, row_axis
 from tinyc.ir.resources import THREADS, Limits, unit_of
 from tinyc.ir.streams import walk_of
-from tinyc.ir.units import WARP, Unit
+from tinyc.ir.units import UNITS, WARP, Unit
 
 from ..cost.hardware import Hardware
-from .candidate import Candidate
-from .rank import attention, fault, kind_of, plan_of, untiled
+from .candidate import Candidate, product_kind
+from .rank import attention, fault, plan_of, untiled
 
 WIDEST = 16
 """Elements of an access to begin with; what does not fit is halved."""
@@ -88,7 +88,7 @@ def references() -> dict[tuple[str, str], Candidate]:
         if isinstance(form, tuple) and form[0] == "reference-plan":
             unit, kind, *sizes = map(str, form[1:])
             bm, bn, bk, stages, wm, wn = map(int, sizes)
-            arch = unit.removesuffix("-simt")
+            arch = UNITS[unit].arch
             found[unit, kind] = Candidate(arch, (bm, bn, bk), stages, (wm, wn), WIDEST, "implicit_gemm", True)
     return found
 
@@ -99,7 +99,7 @@ def _contraction(region: Region, roles: Contraction | None, limits: Limits) -> P
         return None
     _, scope = untiled(region, roles)
     unit = unit_of(limits.arch, scope)
-    shape = references()[unit.name, kind_of(scope, roles)]
+    shape = references()[unit.name, product_kind(scope, roles)]
     assert shape.warp_tile is not None
     bm = _fit(shape.tile[0], scope.extent("m"), unit.rows)
     bn = _fit(shape.tile[1], scope.extent("n"), unit.columns)

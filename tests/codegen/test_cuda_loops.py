@@ -18,7 +18,7 @@ from tinyc.codegen.nvrtc import compile_ptx
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.dtypes import DType
 from tinyc.ir.region import Region
-from tinyc.ir.tiny import UNARY
+from tinyc.ir.tiny import ROUNDED, UNARY
 
 #: relative; of functions that the library approximates, in fp32 and after rounding
 APPROXIMATE = {F32: 4e-7, F16: 1e-3, BF16: 8e-3}
@@ -31,6 +31,12 @@ def test_unary(op: str, dtype: DType) -> None:
     b.input("X", dtype, 203)
     rtol = APPROXIMATE[dtype] if op in ("EXP2", "LOG2", "SIN") else 0
     compare(b.done(b.unary(op, b.read("X", "i"))), {"X": values(dtype, 203)}, rtol=rtol, atol=rtol / 100)
+
+
+def test_numbers_are_rounded_to_tf32() -> None:
+    b = Build(i=203)
+    b.input("X", F32, 203)
+    compare(b.done(b.unary(ROUNDED, b.read("X", "i"))), {"X": values(F32, 203)})
 
 
 @pytest.mark.parametrize("op", ["NEG", "RELU"])

@@ -15,7 +15,7 @@ from tinyc.ir.dtypes import DType
 from tinyc.ir.infer import computes
 from tinyc.ir.plan import Plan
 from tinyc.ir.region import Const
-from tinyc.ir.tiny import BINARY, COMPARE, UNARY
+from tinyc.ir.tiny import BINARY, COMPARE, ROUNDED, UNARY
 from tinyc.runtime.jit import Code
 
 TINY = np.float32(1e-45)
@@ -44,6 +44,12 @@ def test_unary(op: str, dtype: DType) -> None:
     # one unit in the last place where the C library and numpy may differ, none elsewhere
     ulp = {F32: 3e-7, F16: 1e-3, BF16: 8e-3}[dtype] if op in ("EXP2", "LOG2", "SIN") else 0
     compare(b.done(b.unary(op, b.read("X", "i"))), {"X": values(dtype, 203)}, rtol=ulp)
+
+
+def test_numbers_are_rounded_to_tf32() -> None:
+    b = Build(i=203)
+    b.input("X", F32, 203)
+    compare(b.done(b.unary(ROUNDED, b.read("X", "i"))), {"X": values(F32, 203)})
 
 
 OPERATIONS = [

@@ -74,6 +74,7 @@ def plain(work: Work, row: Hardware) -> dict[str, float]:
     occ_c = occ_m = eff = quantisation = 1.0
     t_shape = t_epilogue = overlap = narrow = 0.0
     matrix_s, other_s = work.flops / row.flops, work.vector_flops / (row.vector_flops or row.flops)
+    matrix_s += work.tf32_flops / (row.tf32_flops or row.vector_flops or row.flops)
     ops, fetched = work.ops, work.reread_bytes
     cache = 1 / row.cache_bandwidth if row.cache_bandwidth else 0.0
     staged = 0.0
@@ -356,6 +357,9 @@ def test_peaks_go_by_the_operands_type() -> None:
     half, single = (A100.terms(contracted(1e12, dtype))["compute"] for dtype in (DType.FP16, DType.FP32))
     assert single == pytest.approx(half * 312 / 19.5)
     assert A100.terms(contracted(1e12, DType.I32))["compute"] == single
+    rounded = A100.terms(Work(tf32_flops=1e12))["compute"]
+    assert rounded == pytest.approx(half * 2) and rounded == pytest.approx(single / 8)
+    assert CPU.kernel(Work(tf32_flops=1e9)) == CPU.kernel(contracted(1e9, DType.FP32))
     assert CPU.kernel(contracted(1e9, DType.FP16)) == CPU.kernel(contracted(1e9, DType.FP32))
 
 
@@ -404,7 +408,9 @@ def test_every_term_can_be_asked_for() -> None:
             assert name in lines, f"{line.name} is written over {name}"
     assert sum(lines[name].value for name in TERMS) == A100.kernel(work)
     assert str(A100.formula("fan-out")) == "cache_cost*(again_bytes + reread_bytes)"
-    assert str(CPU.formula("t_contraction", work)) == "flops/peak_flops + vector_flops/peak_vector_flops"
+    assert str(CPU.formula("t_contraction", work)) == (
+        "flops/peak_flops + vector_flops/peak_vector_flops + tf32_flops/peak_tf32_flops"
+    )
     with pytest.raises(TinycError, match="no term 'speed'"):
         A100.formula("speed")
     assert terms_of(A100, work) == A100.terms(work)
@@ -436,6 +442,7 @@ def test_the_table() -> None:
     a100, h100, h200 = hardware("sm80"), hardware("sm90"), hardware("sm90", "h200")
     assert (a100.sms, a100.flops, a100.vector_flops, a100.bandwidth) == (108, 312e12, 19.5e12, 2.039e12)
     assert (h100.sms, h100.flops, h100.vector_flops, h100.bandwidth) == (132, 989e12, 67e12, 3.35e12)
+    assert (a100.tf32_flops, h100.tf32_flops) == (156e12, 495e12)
     assert h200 == replace(h100, name="sm90 h200", bandwidth=4.8e12)
     for row, per_block, per_sm in ((a100, 163, 164), (h100, 227, 228)):
         limits = row.limits

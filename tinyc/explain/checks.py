@@ -17,7 +17,7 @@ import numpy as np
 
 from tinyc.ir.dtypes import DType
 from tinyc.ir.numeric import Array
-from tinyc.ir.tiny import TensorType
+from tinyc.ir.tiny import ROUNDED, TensorType
 
 from .indices import NoMeaning, evaluate
 from .inputs import random_inputs
@@ -51,6 +51,7 @@ SPECIAL = "special"
 """Infinities, NaN and zeros of both signs: what EXACT speaks of, and no other class."""
 
 _PRECISION = {DType.FP16: 2.0**-10, DType.BF16: 2.0**-7, DType.FP32: 2.0**-23}
+_TF32 = 2.0**-10
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,8 @@ class Checker:
             floats = [values.dtype(each) for each in parts if each.sort == "Expr"]
             floats += [values.tensors.dtype(each) for each in parts if each.sort == "Tensor"]
             precision = max((_PRECISION.get(each, 0.0) for each in floats), default=0.0)
+            if any(each.op == "Unary" and each.args[0] == f"'{ROUNDED}" for each in parts):
+                precision = max(precision, _TF32)
             self._kinds[term] = _Kind(precision, any(_adds(each, values) for each in parts))
         return self._kinds[term]
 

@@ -13,6 +13,7 @@ from .resources import (
     along,
     element_bytes,
     resources,
+    rounded,
     run_along,
     smem_bytes,
     staged,
@@ -138,7 +139,8 @@ def swizzles(plan: Plan, region: Region, side: int) -> bool:
 
 def _no_swizzle(plan: Plan, scope: Scope, side: int) -> str | None:
     """Why an operand's tile cannot be swizzled. Its rows lie as its buffer does: along k, or, where the operand is
-    transposed, along m or n. ldmatrix.trans and wgmma turn such rows on the way, elements of two bytes only."""
+    transposed, along m or n. ldmatrix.trans and wgmma turn such rows on the way, elements of two bytes only; tf32 is read word by
+    word."""
     assert plan.tile is not None and scope.contraction is not None
     roles = scope.contraction
     operand, own = ((roles.lhs, roles.m), (roles.rhs, roles.n))[side]
@@ -150,9 +152,13 @@ def _no_swizzle(plan: Plan, scope: Scope, side: int) -> str | None:
             return f"{ref.name} lies swizzled in memory already"
         axis = run_along(read.map, ref)
         transposed = axis in own
+        row = plan.tile[side if transposed else 2] * ref.dtype.itemsize
+        if transposed and rounded(scope):
+            if row % SWIZZLED_ROWS[-1]:
+                return f"a row of {ref.name}'s tile has {row} bytes; of tf32 that is turned only multiples of 128 can be swizzled"
+            continue
         if transposed and ref.dtype.itemsize != 2:
             return f"{ref.name} is {ref.dtype} and lies along {axis}; only elements of two bytes are turned when loaded"
-        row = plan.tile[side if transposed else 2] * ref.dtype.itemsize
         if row not in SWIZZLED_ROWS and row % SWIZZLED_ROWS[-1]:
             return f"a row of {ref.name}'s tile has {row} bytes; 32, 64 and multiples of 128 can be swizzled"
     return None

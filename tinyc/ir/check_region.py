@@ -34,7 +34,7 @@ from .region import (
     free_axes,
     operands,
 )
-from .tiny import BINARY, COMPARE, REDUCE_OPS, UNARY
+from .tiny import BINARY, COMPARE, OPERATORS, REDUCE_OPS
 
 LAYOUTS = ("row_major", "col_major", "swizzled")
 MAX_NAME = 200
@@ -231,7 +231,7 @@ def _let(
             if dtype is not DType.BOOL:
                 yield Fault("DTypeMismatch", f"a guard is bool, not {dtype}")
         case Unary(op, x):
-            if op not in UNARY or not computes(op, kinds[x]) or kinds[x] is not dtype:
+            if op not in OPERATORS or not computes(op, kinds[x]) or kinds[x] is not dtype:
                 yield Fault("DTypeMismatch", f"there is no {op} from {kinds[x]} to {dtype}")
         case Binary(op, x, y):
             result = DType.BOOL if op in COMPARE else kinds[x]

@@ -73,6 +73,14 @@ def dtype_of(array: NDArray[np.generic]) -> DType | None:
     return next((dtype for dtype, spelled in _NUMPY.items() if spelled == array.dtype), None)
 
 
+def round_tf32(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The nearest numbers with 10 bits of mantissa, ties away from zero; one too large for them becomes infinite, NaN stays NaN
+    (PTX ISA, ``cvt.rna.tf32.f32``)."""
+    bits = x.view(np.uint32)
+    finite = (bits & 0x7F800000) != 0x7F800000
+    return np.where(finite, (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000), bits).view(np.float32)
+
+
 def to_bits(value: float | int | bool, dtype: DType) -> int:
     """The bit pattern of ``value`` rounded to ``dtype`` (i32 wraps). Distinguishes +0 and -0, keeps NaN."""
     if dtype is DType.I32:

@@ -13,7 +13,7 @@ from .args import Reader
 from .diagnostics import show, show_shape
 from .dtypes import DType
 from .index import Affine
-from .tiny import BINARY, COMPARE, UNARY, UOPS, Imm, Node, Shape, TensorType
+from .tiny import BINARY, COMPARE, ROUNDED, UNARY, UOPS, Imm, Node, Shape, TensorType
 
 _FLOAT_ONLY = ("EXP2", "LOG2", "SQRT", "RSQRT", "RECIP", "SIN", "FDIV", "POW")
 _BOOL_TOO = ("MAX", "MIN", *COMPARE)
@@ -78,6 +78,8 @@ def computes(uop: str, dtype: DType) -> bool:
     """Whether an elementwise operation other than WHERE and CAST has operands of ``dtype``."""
     if dtype is DType.BOOL:
         return uop in _BOOL_TOO
+    if uop == ROUNDED:
+        return dtype is DType.FP32
     return dtype.is_float or uop not in _FLOAT_ONLY
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from . import dims
-from .dtypes import DType, from_bits, to_bits
+from .dtypes import DType, from_bits, round_tf32, to_bits
 from .infer import evaluate_index
-from .tiny import COMPARE, Imm
+from .tiny import COMPARE, ROUNDED, Imm
 
 Array = np.ndarray[Any, Any]
 
@@ -90,6 +90,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "RSQRT": lambda x: x.dtype.type(1) / np.sqrt(x),
     "RECIP": lambda x: x.dtype.type(1) / x,
     "SIN": np.sin,
+    ROUNDED: lambda x: round_tf32(x) if x.dtype == np.float32 else x,
     "ADD": np.add,
     "SUB": np.subtract,
     "MUL": np.multiply,

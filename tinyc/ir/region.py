@@ -91,7 +91,7 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """``op`` of tiny.UNARY."""
+    """``op`` of tiny.OPERATORS."""
 
     op: str
     x: str

@@ -46,7 +46,7 @@ from .region_fields import (
 )
 from .region_index import is_guard, read_guards, read_index
 from .region_meet import Operand, Place, meet, peek_dtype, transposed, widened
-from .tiny import BINARY, COMPARE, REDUCE_OPS, UNARY
+from .tiny import BINARY, COMPARE, OPERATORS, REDUCE_OPS
 
 LOG2E = 1.4426950408889634
 #: the dtypes that hold every value of a narrower one (I-08)
@@ -169,7 +169,7 @@ class ExprReader:
             return forms[op](given, inner, name)
         parts = given if isinstance(given, list) else [given]
         found = operation(op)
-        if op == "exp" or found in UNARY:
+        if op == "exp" or found in OPERATORS:
             if len(parts) != 1:
                 raise refused(inner, f"{op} of {len(parts)} operands", "give one operand")
             return self._unary(op, found, parts, inner, name)
@@ -177,7 +177,7 @@ class ExprReader:
             if len(parts) != 2:
                 raise refused(inner, f"{op} of {len(parts)} operands", "give two operands")
             return self._binary(found, parts, inner, name)
-        listed = ", ".join((*forms, "and", *(each.lower() for each in (*UNARY, *BINARY, *COMPARE))))
+        listed = ", ".join((*forms, "and", *(each.lower() for each in (*OPERATORS, *BINARY, *COMPARE))))
         raise refused(path, f"there is no operation {show(op)}", f"use one of {listed}")
 
     def _const(self, value: dict[str, Any], path: str, name: str | None) -> Operand:

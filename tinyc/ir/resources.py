@@ -8,10 +8,11 @@ from types import MappingProxyType
 
 from .cpu_tiles import blocks, product, scratch_bytes
 from .index import Affine, axis
-from .region import Axis, MemRef, Read, Region
+from .region import Axis, MemRef, Read, Region, Unary
 from .rows import kept_value, row_pitch, slab_bytes
 from .schedule import Plan
 from .schedule_names import Scope
+from .tiny import ROUNDED
 from .units import UNITS, WARP, Unit, unit_name
 
 #: threads of a block where a Plan does not say
@@ -179,11 +180,19 @@ def staged(scope: Scope | None, side: int) -> tuple[MemRef, ...]:
 
 
 def unit_of(arch: str, scope: Scope | None) -> Unit:
-    """What multiplies in a tiled contraction on a GPU: by the bytes of its operands' elements, two without a Region."""
+    """What multiplies in a tiled contraction on a GPU: by its operands' elements, of two bytes without a Region."""
     if scope is None:
         return UNITS[arch]
     left, right = (max((ref.dtype.itemsize for ref in staged(scope, side)), default=0) for side in (0, 1))
-    return UNITS[unit_name(arch, left, right)]
+    return UNITS[unit_name(arch, left, right, rounded(scope))]
+
+
+def rounded(scope: Scope) -> bool:
+    """Whether both operands of the contraction are rounded to tf32."""
+    roles = scope.contraction
+    operands = (scope.lets[name].value for name in (roles.lhs, roles.rhs)) if roles else ()
+    found = [isinstance(value, Unary) and value.op == ROUNDED for value in operands]
+    return bool(found) and all(found)
 
 
 def element_bytes(plan: Plan, scope: Scope | None) -> int:

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 
 from .dtypes import WIDENING, DType
 from .plan import Contraction
-from .region import Binary, Cast, Const, Let, Read, Reduce, Region, Select, Stream, Within, free_axes
+from .region import Binary, Cast, Const, Let, Read, Reduce, Region, Select, Stream, Unary, Within, free_axes
+from .tiny import ROUNDED
 
 
 def contraction_of(region: Region) -> Contraction | None:
     """The one sum of products of a Region whose only reduction it is, over output axes alone; None otherwise.
 
     Batch axes are those of both operands, m those of the first alone, n of the second alone, neither of them empty;
-    every summed axis is in both, and both are Reads behind widening casts and zero-filled guards. These are the
+    every summed axis is in both, and both are Reads behind a rounding, widening casts and zero-filled guards. These are the
     conditions under which extraction plans a tiled kernel.
     """
     lets = {let.name: let for let in region.lets}
@@ -48,6 +49,8 @@ def _loadable(lets: Mapping[str, Let], name: str) -> bool:
         match let.value:
             case Read():
                 return True
+            case Unary(op, x) if op == ROUNDED:
+                name = x
             case Cast(x) if (lets[x].dtype, let.dtype) in WIDENING:
                 name = x
             case Select(cond, then, other) if isinstance(lets[cond].value, Within):

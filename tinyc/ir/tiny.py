@@ -24,6 +24,11 @@ Imm = float | int | bool
 
 MOVEMENT = ("RESHAPE", "PERMUTE", "EXPAND", "PAD", "SHRINK", "FLIP", "VIEW")
 UNARY = ("NEG", "EXP2", "LOG2", "RELU", "SQRT", "RSQRT", "RECIP", "SIN")
+ROUNDED = "TF32"
+"""fp32 rounded to 10 bits of mantissa, ties away from zero: what matrix units take of it (:func:`tinyc.ir.dtypes.round_tf32`).
+No uop: rules alone introduce it, and Regions may hold it."""
+OPERATORS = (*UNARY, ROUNDED)
+"""Of one operand, in rules and in Regions."""
 BINARY = ("ADD", "SUB", "MUL", "FDIV", "POW", "MAX", "MIN")
 COMPARE = ("CMPLT", "CMPNE", "CMPEQ")
 REDUCE_OPS = ("SUM", "MAX", "MIN", "PROD")

@@ -15,7 +15,7 @@ ADDRESSING = 16
 @dataclass(frozen=True)
 class Unit:
     """``rows``, ``columns``, ``depth``: points of m, n and k of the smallest instruction (mma.sync m16n8k16, wgmma
-    m64n8k16), or of one step of 4 x 8 lanes over 32 bytes of a row. ``widest``: columns that one instruction has at most.
+    m64n8k16; m16n8k8, m64n8k8 of tf32), or of one step of 4 x 8 lanes over 32 bytes of a row. ``widest``: columns that one instruction has at most.
     ``warps``: that issue it together, a warpgroup for wgmma. ``per_row``, ``per_column``: registers of a thread that hold
     the operands of one row and one column of instructions; wgmma takes them from shared memory."""
 
@@ -31,7 +31,12 @@ class Unit:
     @property
     def matrix(self) -> bool:
         """Whether it is the matrix units."""
-        return self.name in ("sm80", "sm90")
+        return not self.name.endswith("-simt")
+
+    @property
+    def arch(self) -> str:
+        """The machine."""
+        return self.name.split("-")[0]
 
     @property
     def issuer(self) -> str:
@@ -56,6 +61,8 @@ UNITS: Mapping[str, Unit] = MappingProxyType(
         for unit in (
             Unit("sm80", 16, 8, 16, 256, 1, 4, 2),
             Unit("sm90", 64, 8, 16, 256, 4, 0, 0),
+            Unit("sm80-tf32", 16, 8, 8, 256, 1, 4, 2),
+            Unit("sm90-tf32", 64, 8, 8, 256, 4, 0, 0),
             Unit("sm80-simt", 4, 8, 8, 256, 1, 1, 1),
             Unit("sm90-simt", 4, 8, 8, 256, 1, 1, 1),
         )
@@ -63,6 +70,9 @@ UNITS: Mapping[str, Unit] = MappingProxyType(
 )
 
 
-def unit_name(arch: str, left: int, right: int) -> str:
-    """The unit for operands of so many bytes an element: matrix units take two. 0: one that has no tiles."""
+def unit_name(arch: str, left: int, right: int, rounded: bool = False) -> str:
+    """The unit for operands of so many bytes an element: matrix units take two. 0: one that has no tiles. ``rounded``: both are
+    rounded to tf32, which matrix units take too."""
+    if rounded:
+        return f"{arch}-tf32"
     return arch if {left, right} <= {0, 2} else f"{arch}-simt"

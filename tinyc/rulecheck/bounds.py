@@ -7,9 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tinyc.ir.tiny import ROUNDED
+
 from .bits import Bits, constant
 from .domains import BOOLEAN, Array, Domain
 
+ROUNDING_TF32 = 2.0**-11
 ROUNDING = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
 TINY = {"fp32": 2.0**-149, "fp16": 2.0**-24, "bf16": 2.0**-133}
 
@@ -54,6 +57,8 @@ class Bounds(Domain):
             return _with_error(-v, e)
         if op == "RELU":
             return _with_error(np.maximum(v, 0), e)
+        if op == ROUNDED:
+            return _rounded(v, e + ROUNDING_TF32 * np.abs(v), dtype)
         value: Array = _SMOOTH[op](v)
         slope = {
             "EXP2": lambda: value * math.log(2),

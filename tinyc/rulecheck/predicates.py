@@ -217,7 +217,7 @@ PREDICATES: Mapping[str, Callable[..., bool]] = {
 
 
 CHOICES: Mapping[str, tuple[Value, ...]] = {
-    "kind": ("matmul", "conv"),
+    "kind": ("matmul", "conv", "matmul-tf32", "conv-tf32"),
     "along": ("n", "m", "b"),
     "bytes": (2, 4, 1),
     "power-of-two": (1, 2, 4, 8, 16),

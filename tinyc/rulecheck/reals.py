@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tinyc.ir.dtypes import DType, from_bits
+from tinyc.ir.tiny import ROUNDED
 
 from .domains import Array, Domain, number
 
@@ -90,6 +91,7 @@ _REAL: dict[str, Callable[..., Array]] = {
     "SQRT": _total(_sqrt, 1),
     "RSQRT": _total(_rsqrt, 1),
     "RECIP": _total(lambda x: _quotient(1, x), 1),
+    ROUNDED: _total(lambda x: x, 1),
     "SIN": _total(lambda x: 0 if x == 0 else UNKNOWN, 1),
     "ADD": _total(lambda x, y: x + y, 2),
     "SUB": _total(lambda x, y: x - y, 2),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tinyc.ir.dtypes import DType
+from tinyc.ir.tiny import ROUNDED
 
 from .context import LEVEL
 from .machines import limits_of
@@ -50,8 +51,8 @@ def _sides(world: World, problem: Term) -> Iterator[tuple[int, int, int]]:
             for (threads,) in rows_of(world, "block-threads"):
                 yield threads * width, max(n, lanes * width), lanes * width
         return
-    _, _, m, n, k, left, right, _, _ = problem.args
-    unit = unit_of(world, left, right)
+    _, _, m, n, k, *_ = problem.args
+    unit = unit_of(world, problem)
     for rows, columns, depth, *_ in rows_of(world, "compute-unit", unit):
         for bm, bn, bk in rows_of(world, "tile-shape", unit):
             yield bm, max(m, rows), rows
@@ -72,7 +73,7 @@ def asked_fit(world: World, part: int, whole: int) -> bool:
     pairs = [
         (one, other)
         for problem, bm, bn, _ in world.context.noted("tile")
-        for unit in (unit_of(world, *problem.args[5:7]),)
+        for unit in (unit_of(world, problem),)
         for kind, rows, columns in rows_of(world, "warp-shape", unit)
         for _, _, _, widest, *_ in rows_of(world, "compute-unit", unit)
         if kind == problem.args[0]
@@ -169,10 +170,12 @@ def _products(
     world: World, a: Term, b: Term, summed: Value, batch: Value, m: Value, n: Value
 ) -> Iterator[tuple[Value, ...]]:
     noted = world.context.noted
+    rounded = all(each.head == "Unary" and each.args[0] == ROUNDED for each in (a, b))
+    a, b = (each.args[1] if rounded else each for each in (a, b))
     for left, slid in noted("staged", a):
         for right, slides_ in noted("staged", b):
             for points, along in noted("ordered", batch, m, n):
-                kind = "conv" if slid or slides_ else "matmul"
+                kind = ("conv" if slid or slides_ else "matmul") + ("-tf32" if rounded else "")
                 yield (
                     kind,
                     points_of(batch),

@@ -189,9 +189,10 @@ def rows_of(world: World, table: str, owner: str = "") -> list[tuple[Value, ...]
     return [row[1:] for row in world.rows(table) if row[0] == (owner or world.context.machine)]
 
 
-def unit_of(world: World, left: int, right: int) -> str:
-    """The machine's unit that multiplies elements of so many bytes."""
-    return unit_name(world.context.machine, left, right)
+def unit_of(world: World, problem: Term) -> str:
+    """The machine's unit that multiplies the operands of a Product."""
+    kind, left, right = problem.args[0], *problem.args[5:7]
+    return unit_name(world.context.machine, left, right, rounded=kind.endswith("-tf32"))
 
 
 def points_of(axes: Value) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from tinyc.ir import tiny
 from tinyc.ir.dtypes import DType
 from tinyc.ir.infer import computes
 from tinyc.ir.tiny import BINARY, COMPARE, REDUCE_OPS, UNARY
@@ -16,7 +17,7 @@ from .primitives import Fails
 from .steps import Arg, Case, Step
 
 OPERATORS: dict[tuple[str, int], tuple[str, ...]] = {
-    ("Unary", 0): UNARY, ("TUnary", 0): UNARY,
+    ("Unary", 0): tiny.OPERATORS, ("TUnary", 0): UNARY,
     ("Binary", 0): (*BINARY, *COMPARE), ("TBinary", 0): (*BINARY, *COMPARE),
     ("Reduce", 0): REDUCE_OPS, ("TReduce", 0): REDUCE_OPS,
 }  # fmt: skip

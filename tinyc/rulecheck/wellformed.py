@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinyc.ir.dtypes import DType
 from tinyc.ir.infer import computes
-from tinyc.ir.tiny import BINARY, COMPARE, REDUCE_OPS, UNARY
+from tinyc.ir.tiny import BINARY, COMPARE, OPERATORS, REDUCE_OPS, UNARY
 
 from .context import DTYPES, INFINITY, LEVEL, BadBinder, IllFormed
 from .term import Term, is_axis, lit
@@ -93,6 +93,10 @@ def _typed(facts: Facts, op: str, known: tuple[str, ...], *operands: Term) -> No
 
 
 def _unary(facts: Facts, op: str, x: Term) -> None:
+    _typed(facts, op, OPERATORS, x)
+
+
+def _tunary(facts: Facts, op: str, x: Term) -> None:
     _typed(facts, op, UNARY, x)
 
 
@@ -262,7 +266,7 @@ def _unravel(
 WELL_FORMED: Mapping[str, Callable[..., None]] = {
     "Ax": _axis, "Plus": _plus, "FloorDiv": _divisor(2), "IDiv": _divisor(1), "DivAcc": _kept, "DivEnd": _kept,
     "Subst": _subst, "Ravel": _ravel,
-    "Imm": _const, "TUnary": _unary, "TBinary": _tbinary, "TWhere": _where, "TCast": _cast, "TReduce": _treduce,
+    "Imm": _const, "TUnary": _tunary, "TBinary": _tbinary, "TWhere": _where, "TCast": _cast, "TReduce": _treduce,
     "Reshape": _reshape, "Permute": _permute, "Expand": _expand, "Pad": _pad, "Shrink": _shrink, "Flip": _flip,
     "View": _view, "Valid": _valid,
     "At": _at, "Read": _read, "Const": _const, "Unary": _unary, "Binary": _binary, "Select": _select,
