@@ -80,7 +80,7 @@ class Walk:
 class Copy:
     """The text of the copies of ``source`` into ``ring``, which begins at byte ``start`` of the shared memory.
 
-    ``own``: "m" or "n", the operand's own axes; ``tile``: points of these and of k in a tile.
+    ``own``: "m" or "n", the operand's own axes; ``tile``: points of these and of k in a tile. ``deep``: what k is called.
     """
 
     def __init__(
@@ -92,9 +92,10 @@ class Copy:
         own: str,
         tile: tuple[int, int],
         indices: Indices,
+        deep: str = "k",
     ) -> None:
         self.source, self.ring, self.start, self.own, self.indices = source, ring, start, own, indices
-        self.tile = tile
+        self.tile, self.deep = tile, deep
         self.walk = Walk(ring, threads, source.elements if source.bytes else CHUNK // ring.dtype.itemsize)
         self.name = ring.name
         self.element = scalar.MEMORY[source.dtype]
@@ -126,7 +127,9 @@ class Copy:
         """What stays the same in all tiles, and function ``copy_a(tile, slot)`` or ``copy_b``."""
         source, walk, name = self.source, self.walk, self.name
         how = f"{source.bytes} bytes at a time" if source.bytes else "element by element"
-        lines = [f"// {name}: {self.own} x k, {self.tile[0]} x {self.tile[1]} of {self.buffer}, {how}"]
+        lines = [
+            f"// {name}: {self.own} x {self.deep}, {self.tile[0]} x {self.tile[1]} of {self.buffer}, {how}"
+        ]
         if walk.straight:
             width = f" * {walk.width}" if walk.width > 1 else ""
             lines += [

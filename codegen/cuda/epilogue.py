@@ -51,7 +51,7 @@ class Epilogue(Lets):
         """``width`` neighbouring sums of type ``kind`` in shared memory, from the address ``start`` on."""
         if self.width % 4:
             return f"*(const Vector<{kind}, {self.width}>*)({start})"
-        self.used.add("read_row")
+        self.used |= {"read_row", f"read4_{kind}"}
         return f"read_row<{self.width}>({start})"
 
     def position(self) -> str:

@@ -51,13 +51,13 @@ class _Flash:
         q, k, v = found.rings
         e, d = found.rings[1].columns, found.rings[2].columns
         parts = (
-            (found.q, q, "m", (found.tile, e)),
-            (found.k, k, "e", (e, COLUMNS)),
-            (found.v, v, "d", (d, COLUMNS)),
+            (found.q, q, "m", "e", (found.tile, e)),
+            (found.k, k, "e", "n", (e, COLUMNS)),
+            (found.v, v, "d", "n", (d, COLUMNS)),
         )
         self.copies = [
-            Copy(source, ring, found.start(number), threads, own, tile, self.scores.indices)
-            for number, (source, ring, own, tile) in enumerate(parts)
+            Copy(source, ring, found.start(number), threads, own, tile, self.scores.indices, deep)
+            for number, (source, ring, own, deep, tile) in enumerate(parts)
         ]
         self.dtype = found.q.dtype
         self.pitch = epilogue.padded(found.wide[1])
@@ -99,6 +99,7 @@ class _Flash:
             f"float top[{blocks}][2], total[{blocks}][2] = {{}};  // of rows lane / 4 and lane / 4 + 8 of a block",
             "#pragma unroll",
             f"for (int i = 0; i < {blocks}; ++i) top[i][0] = top[i][1] = {scalar.neutral('MAX', DType.FP32)};",
+            "// where the rows of a fragment begin of which this lane has the addresses",
             *self.addresses(),
             *self.range(),
             "copy_q(0, 0);",
@@ -106,10 +107,12 @@ class _Flash:
             "commit_copies();",
         ]
         body = [
+            "// the keys are here, and nobody reads the last values any more: their place is filled meanwhile",
             "wait_copies<0>();",
             "__syncthreads();",
             "copy_v(tile, 0);",
             "commit_copies();",
+            "// scores: q times the keys, 16 points of e at a time",
             f"float s[{blocks}][{columns}][4] = {{}};",
         ]
         q, k, v = found.rings
@@ -117,11 +120,14 @@ class _Flash:
             body += ["{", *(f"  {line}" for line in self.product_of_keys(step, blocks, q, k)), "}"]
         body += self.scored(blocks, columns)
         body += [
+            "// the values are here, and nobody reads these keys any more: the next ones take their place",
             "wait_copies<0>();",
             "__syncthreads();",
             "if (tile + 1 < last) copy_k(tile + 1, 0);",
             "commit_copies();",
+            "// exponentials, by the largest score so far; what was added up before fades to it",
             *self.softened(blocks, columns, wide, scale),
+            "// the sums: exponentials, from the registers that they are in, times the values, 16 columns at a time",
         ]
         for step in range(COLUMNS // 16):
             body += ["{", *(f"  {line}" for line in self.product_of_values(step, blocks, wide, v)), "}"]
@@ -143,30 +149,33 @@ class _Flash:
             place(v, f"{near} + lane % 8", f"({far}) * 2"),
         ]
         return [
-            f"const unsigned int {ring.name}_at = shared_address({found.start(number)} + {start});"
+            f"const unsigned int {ring.name}_at = shared_address({f'{found.start(number)} + ' * (number > 0)}{start});"
             for number, (ring, start) in enumerate(zip(found.rings, starts, strict=True))
         ]
 
     def range(self) -> list[str]:
         """The tiles that have a score which is not -inf for some row of the block, as far as conditions on m and n alone say."""
         found = self.found
-        first, last = ["0"], [str(found.tiles[1])]
+        rows, columns = found.tiles
+        furthest = (rows - 1) * found.tile
+        first, last = "0", str(columns)
         for limit in found.limits:
-            for low, bound in self.bounds(limit.index - limit.lo, limit.hi - limit.lo):
-                if low:
-                    first.append(f"({bound}) / {COLUMNS}")
+            for lowest, down, const in self.bounds(limit.index - limit.lo, limit.hi - limit.lo):
+                least, most = sorted((const, down * furthest + const))
+                if most <= 0 if lowest else least >= found.n.size:
+                    continue  # no block has a row that it says anything of
+                number = _line(down, const if lowest else const + COLUMNS - 1)
+                number = f"max({number}, 0)" if least < 0 else f"({number})"
+                if lowest:
+                    first = f"max({first}, {number} / {COLUMNS})" if first != "0" else f"{number} / {COLUMNS}"
                 else:
-                    last.append(f"(({bound}) + {COLUMNS - 1}) / {COLUMNS}")
-        head, tail = first[0], last[0]
-        for each in first[1:]:
-            head = f"max({head}, {each})"
-        for each in last[1:]:
-            tail = f"min({tail}, {each})"
+                    last = f"min({last}, {number} / {COLUMNS})"
         self.used.add("opaque")
-        return [f"const int first = {head}, last = opaque({tail});  // tiles of n"]
+        return [f"const int first = {first}, last = opaque({last});  // tiles of n"]
 
-    def bounds(self, index: Affine, size: int) -> list[tuple[bool, str]]:
-        """Of n, for ``0 <= index < size`` at some row of the block: (whether it is the lowest, or one more than the last)."""
+    def bounds(self, index: Affine, size: int) -> list[tuple[bool, int, int]]:
+        """Of n, for ``0 <= index < size`` at some row of the block: whether it is the lowest, or one more than the last; and it as
+        a multiple of m0 and a constant."""
         found = self.found
         if index.axes() - found.m.names - found.n.names:
             return []
@@ -178,13 +187,12 @@ class _Flash:
         if down is None or along not in (1, -1):
             return []
         # the least and the most that the rows of the block add, the constant included
-        ends = [f"{down} * m0 + {index.const}", f"{down} * (m0 + {found.tile - 1}) + {index.const}"]
-        least, most = ends if down >= 0 else ends[::-1]
+        least, most = sorted((index.const, index.const + down * (found.tile - 1)))
         if along == -1:
             # n <= rows + const, n > rows + const - size
-            return [(False, f"max({most} + 1, 0)"), (True, f"max({least} - {size} + 1, 0)")]
+            return [(False, down, most + 1), (True, down, least - size + 1)]
         # n >= -(rows + const), n < size - (rows + const)
-        return [(True, f"max(-({most}), 0)"), (False, f"max({size} - ({least}), 0)")]
+        return [(True, -down, -most), (False, -down, size - least)]
 
     def product_of_keys(self, step: int, blocks: int, q: Ring, k: Ring) -> list[str]:
         return [
@@ -240,6 +248,7 @@ class _Flash:
             score = f"n < {found.n.size} ? {score} : {scalar.neutral('MAX', DType.FP32)}"
         inner += [f"s[i][j][part] = {score};"]
         return [
+            "// from products to scores",
             "#pragma unroll",
             f"for (int i = 0; i < {blocks}; ++i) {{",
             "  #pragma unroll",
@@ -256,8 +265,7 @@ class _Flash:
         """The axes of a group at number ``name``, or at the last where a tile hangs over: what is read there is not used."""
         if not group.axes:
             return []
-        number = f"min({name}, {group.size - 1})" if over else name
-        return self.scores.decoded(f"({number})", group.axes)
+        return self.scores.decoded(f"min({name}, {group.size - 1})" if over else name, group.axes)
 
     def softened(self, blocks: int, columns: int, wide: int, scale: str) -> list[str]:
         """From scores to exponentials; what the sums so far were multiplied with is exchanged for the new maximum."""
@@ -344,3 +352,11 @@ class _Flash:
             "  }",
             "}",
         ]
+
+
+def _line(factor: int, const: int) -> str:
+    """``factor`` * m0 + ``const``."""
+    if factor == 0:
+        return str(const)
+    times = {1: "m0", -1: "-m0"}.get(factor, f"{factor} * m0")
+    return times + (f" {'+-'[const < 0]} {abs(const)}" if const else "")

@@ -45,6 +45,9 @@ class Lets(Nest):
         self.lets = {let.name: let for let in region.lets}
         self.free = free_axes(region)
         self.order = {let.name: number for number, let in enumerate(region.lets)}
+        read = {name for let in region.lets for name in operands(let.value)}
+        #: lets that nothing reads: to store them rounds them
+        self.results = self.lets.keys() - read
         self.inputs = {ref.name: (f"in{number}", ref) for number, ref in enumerate(region.inputs)}
         self.outputs = {ref.name: (f"out{number}", ref) for number, ref in enumerate(region.outputs)}
         self.used: set[str] = set()
@@ -171,7 +174,9 @@ class Lets(Nest):
         return text
 
     def rounded(self, text: str, let: Let) -> str:
-        return self.call(scalar.ROUND[let.dtype], text) if let.dtype in scalar.ROUND else text
+        if let.dtype not in scalar.ROUND or let.name in self.results:
+            return text
+        return self.call(scalar.ROUND[let.dtype], text)
 
     # ---- vectors in memory ----------------------------------------------------------------------------------------
 
@@ -326,7 +331,7 @@ class Lets(Nest):
 
     def end(self, frame: Frame, name: str, let: Let, value: Reduce) -> None:
         """Rounds the sum."""
-        if let.dtype not in scalar.ROUND or value.op in scalar.EXACT:
+        if let.dtype not in scalar.ROUND or let.name in self.results or value.op in scalar.EXACT:
             return
         vector = self.vector(self.free[let.name])
         if vector is None:

@@ -19,7 +19,8 @@ _FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "to_fp16": (
         (),
-        f"""{_HEAD} unsigned short to_fp16(float value) {{
+        f"""// the bits of the nearest fp16
+{_HEAD} unsigned short to_fp16(float value) {{
   unsigned short bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
@@ -39,7 +40,8 @@ _FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "to_bf16": (
         (),
-        f"""{_HEAD} unsigned short to_bf16(float value) {{
+        f"""// the bits of the nearest bf16
+{_HEAD} unsigned short to_bf16(float value) {{
   unsigned short bits;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
@@ -216,18 +218,27 @@ struct alignas(sizeof(Element) * COUNT < 16 ? sizeof(Element) * COUNT : 16) Vect
 };
 """,
     ),
-    "read_row": (
-        ("vector",),
+    "read4_float": (
+        (),
         f"""// 4 neighbours in shared memory
 {_HEAD} void read4(float* to, unsigned int at) {{
   asm volatile("ld.shared.v4.f32 {{%0,%1,%2,%3}}, [%4];"
                : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "r"(at) : "memory");
 }}
+""",
+    ),
+    "read4_int": (
+        (),
+        f"""// 4 neighbours in shared memory
 {_HEAD} void read4(int* to, unsigned int at) {{
   asm volatile("ld.shared.v4.s32 {{%0,%1,%2,%3}}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
 }}
-// COUNT neighbours in shared memory, 16 bytes at a time, which the compiler would take apart
+""",
+    ),
+    "read_row": (
+        ("vector",),
+        f"""// COUNT neighbours in shared memory, 16 bytes at a time, which the compiler would take apart
 template <int COUNT, typename Element>
 {_HEAD} Vector<Element, COUNT> read_row(const Element* from) {{
   Vector<Element, COUNT> row;

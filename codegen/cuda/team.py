@@ -76,7 +76,8 @@ def together(
     """
     own = name if width == 1 else f"{name}[u]"
     reach = min(team, WARP)
-    lines: list[str] = []
+    shared = team // lanes
+    lines = [f"// {name}: what {shared} threads had"] if shared > 1 else []
     if lanes < reach:
         step = combined(own, f"__shfl_xor_sync(~0u, {own}, step)")
         loop = f"for (int step = {reach // 2}; step >= {lanes}; step >>= 1) {own} = {step};"

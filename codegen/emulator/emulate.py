@@ -65,6 +65,7 @@ def emulate(
     limit: int = 2_000_000,
     together: int = TOGETHER,
     excuse_ended: bool = False,
+    excuse_equal: bool = False,
 ) -> Emulated:
     """Runs ``kernel`` of a PTX text and watches it.
 
@@ -74,7 +75,8 @@ def emulate(
     bytes of ``cp.async`` arrive; ``seed`` for "random". ``source``: the CUDA text, for lines in findings. ``limit``: of
     instructions that groups of threads execute, for the blocks that run together. ``together``: how many threads run at one time; blocks that wait for each
     other must all be among them. ``excuse_ended``: threads that end before a barrier or an exchange of lanes that names them
-    are no finding (PTX waits for those that have not ended).
+    are no finding (PTX waits for those that have not ended). ``excuse_equal``: lanes of a warp that store equal values at one
+    address with one instruction are none either (which of them stores is not said, and makes no difference).
 
     Raises PtxInvalid for PTX that is not known, InvalidArgument for arguments that do not fit, EmulationStopped at the limit.
     """
@@ -105,7 +107,17 @@ def emulate(
     for first in range(0, blocks, at_once):
         threads = Threads(grid_shape, block_shape, first, min(at_once, blocks - first))
         machine = Machine(
-            found, steps, threads, plan, findings, counting, delivery, random, limit, excuse_ended
+            found,
+            steps,
+            threads,
+            plan,
+            findings,
+            counting,
+            delivery,
+            random,
+            limit,
+            excuse_ended,
+            excuse_equal,
         )
         complete = machine.run()
         if not complete:

@@ -68,10 +68,11 @@ class Machine:
         random: np.random.Generator,
         limit: int,
         excuse_ended: bool = False,
+        excuse_equal: bool = False,
     ) -> None:
         self.kernel, self.steps, self.threads, self.memory = kernel, steps, threads, plan
         self.findings, self.counting, self.limit = findings, counting, limit
-        self.excuse_ended = excuse_ended
+        self.excuse_ended, self.excuse_equal = excuse_ended, excuse_equal
         self.executed = 0
         #: the number of the instruction that accesses memory now
         self.at = 0

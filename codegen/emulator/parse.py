@@ -6,6 +6,7 @@ What an instruction means, and whether its operands fit it, is the decoder's mat
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from .body import Body
@@ -18,6 +19,7 @@ from .ptx import Kernel, Module, Variable
 _LINKAGE = {".visible", ".extern", ".weak", ".common"}
 
 
+@lru_cache(maxsize=16)  # one kernel is often run several times: other data, other deliveries
 def parse_ptx(text: str, only: str | None = None) -> Module:
     """The kernels and variables of a PTX text; of ``only`` one kernel, where it is named.
 

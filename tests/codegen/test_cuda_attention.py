@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from golden import Golden
 from stream_regions import StreamBuild, attention
 
 import tinyc
@@ -206,3 +207,8 @@ def test_a_program_whose_softmax_streams(dtype: str, also: tuple[str, ...]) -> N
     }
     want, size = expected(arrays)
     within(result.outputs[0].reshape(want.shape), want, size, F32 if dtype == "fp32" else F16, F32, 64)
+
+
+def test_the_source_of_attention(golden: Golden) -> None:
+    region = attention(128, 128, 64, k=64, h=2, dtype=F16, causal=True, out=F16)
+    golden(generate(region).source, ".cu")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from cuda_regions import compare, emulated, run, traffic
+from golden import Golden
 from region_builder import BF16, F16, F32, Build, evaluate_region
 from test_stream import arrays, attention
 
@@ -180,3 +181,7 @@ def test_a_function_of_two_places_of_a_row_is_not_taken_from_one() -> None:
     data = arrays(region)
     compare(region, data, rtol=1e-5)
     assert evaluate_region(region, data)["y0"].shape == (3,)
+
+
+def test_the_source_of_a_softmax(golden: Golden) -> None:
+    golden(generate(softmax(64, 1000)).source, ".cu")

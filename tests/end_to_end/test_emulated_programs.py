@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from end_checks import TOLERANCE, arrays_of, integer_inputs, traced
-from random_programs import Maker, agree, random_inputs
+from emulated_checks import GREEDY, check_close, check_emulated, check_exact, emulated, stays_exact
+from end_checks import arrays_of, integer_inputs, traced
 
 import tinyc
 from tinyc.codegen.emulator import DELIVERIES
@@ -19,49 +18,36 @@ from tinyc.ir.tiny import Program
 from tinyc.ir.verify import bind
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.json"))
-TARGETS = ("sm80", "sm90")
 SIZE = 6
-GREEDY = tinyc.Budget(extract_seconds=0)
-"""Kernels are tried here, and not the search for them."""
 
 
-def emulated(
-    compiled: tinyc.Compiled, inputs: dict[str, np.ndarray], **options: Any
-) -> tuple[np.ndarray, ...]:
-    result = compiled.emulate(**inputs, **options)
-    assert not result.findings, "\n".join(map(str, result.findings))
-    assert list(result.counters) == [kernel.region.name for kernel in compiled.kernels]
-    return result.outputs
+def example(number: int) -> tuple[Program, dict[str, np.ndarray]]:
+    """With each symbol of one size, and data for it."""
+    program = tinyc.load(EXAMPLES[number])
+    program = bind(program, dict.fromkeys(program.symbols, SIZE))
+    generator = np.random.default_rng(number)
+    return program, arrays_of(program, lambda shape: generator.normal(size=shape) / 4)
 
 
-def check(program: Program, got: tuple[np.ndarray, ...], inputs: dict[str, np.ndarray]) -> None:
-    for port, value, want in zip(program.outputs, got, evaluate(program, inputs), strict=True):
-        bound = TOLERANCE.get(program.types[port.node].dtype.value, 0)
-        assert value.dtype == want.dtype and value.shape == want.shape
-        np.testing.assert_allclose(value.astype(np.float64), want.astype(np.float64), rtol=bound, atol=bound)
+def share(number: int) -> float:
+    """Of the results, of which the bound of the arithmetic says something: of a block's many roundings nothing."""
+    return 0 if "transformer" in EXAMPLES[number].stem else 0.5
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)), ids=lambda number: EXAMPLES[number].stem)
 def test_an_example_computes_what_the_evaluator_says(number: int) -> None:
-    program = tinyc.load(EXAMPLES[number])
-    program = bind(program, dict.fromkeys(program.symbols, SIZE))
-    compiled = tinyc.optimize_and_compile(program, TARGETS[number % 2], budget=GREEDY)
-    generator = np.random.default_rng(number)
-    inputs = arrays_of(program, lambda shape: generator.normal(size=shape) / 4)
-    check(program, emulated(compiled, inputs), inputs)
+    program, inputs = example(number)
+    compiled = tinyc.optimize_and_compile(program, "sm80", budget=GREEDY)
+    integers = integer_inputs(program, 2)
+    exact = [integers] if stays_exact(program, integers) else []
+    check_emulated(compiled, [inputs], exact, share=share(number))
 
 
-@pytest.mark.parametrize("seed", range(24))
-def test_a_random_program_computes_what_the_evaluator_says(seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    program = tinyc.load(Maker(lambda n: int(generator.integers(n)), 8).document())
-    inputs = random_inputs(program, seed)
-    got = emulated(tinyc.optimize_and_compile(program, TARGETS[seed % 2]), inputs)
-    for value, want, exact in zip(
-        got, evaluate(program, inputs), evaluate(program, inputs, float64=True), strict=True
-    ):
-        assert value.dtype == want.dtype and value.shape == want.shape
-        assert agree(value, want, exact).all()
+@pytest.mark.parametrize("number", range(1, len(EXAMPLES), 3), ids=lambda number: EXAMPLES[number].stem)
+def test_an_example_for_sm90_computes_the_same(number: int) -> None:
+    program, inputs = example(number)
+    compiled = tinyc.optimize_and_compile(program, "sm90", budget=GREEDY)
+    check_close(program, emulated(compiled, inputs), inputs, share(number))
 
 
 def test_every_delivery_gives_the_same_integers() -> None:
@@ -83,7 +69,7 @@ def test_symbols_are_bound_by_what_is_emulated() -> None:
     inputs = integer_inputs(program)
     result = compiled.emulate(*inputs.values())
     assert isinstance(result.outputs, tuple)
-    check(program, result.outputs, inputs)
+    check_exact(program, result.outputs, inputs)
 
 
 def test_what_cannot_be_emulated_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

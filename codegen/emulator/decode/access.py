@@ -157,11 +157,12 @@ def _store(instruction: Instruction, names: Names) -> Run:
         if order == "release":
             machine.clocks.fence(lanes.index, wide)
         for place in located(machine, lanes.index, addresses, space, size, instruction, writes=True):
-            place.write(strong)
+            own = [value[place.lanes] for value in values]
+            place.write(strong, own if machine.excuse_equal else None)
             if strong:
                 _publish(machine, place, False)
-            for at, value in enumerate(values):
-                place.bytes.store(place.offsets + at * (bits // 8), bits, value[place.lanes])
+            for at, value in enumerate(own):
+                place.bytes.store(place.offsets + at * (bits // 8), bits, value)
 
     return store
 

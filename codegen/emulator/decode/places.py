@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,15 +59,27 @@ class Place:
             at = self.machine.at
             self.watch.changed(self.slots, self.offsets, self.addresses, self.size, at)
 
-    def write(self, strong: bool) -> None:
-        if self.watch is not None:
-            at = self.machine.at
-            self.watch.write(self.slots, self.offsets, self.addresses, self.size, at, strong)
+    def write(self, strong: bool, values: Sequence[Array] | None = None) -> None:
+        """Says that these bytes are written; of lanes of a warp that write equal ``values`` at one address, that one does."""
+        if self.watch is None:
+            return
+        slots, offsets, addresses = self.slots, self.offsets, self.addresses
+        if values is not None:
+            some = _different(self.machine.threads.warp[slots], offsets, values)
+            slots, offsets, addresses = slots[some], offsets[some], addresses[some]
+        self.watch.write(slots, offsets, addresses, self.size, self.machine.at, strong)
 
     def publish_key(self, position: int) -> int:
         """A number for the address of one lane, different in all memories."""
         offset = int(self.offsets[position])
         return offset if self.space == "global" else -1 - offset
+
+
+def _different(warps: Array, offsets: Array, values: Sequence[Array]) -> Array:
+    """The first of each warp's lanes that have equal ``values`` for one place."""
+    bits = [each.view(f"u{each.itemsize}").astype(np.int64) for each in values]
+    _, first = np.unique(np.stack([warps, offsets, *bits]), axis=1, return_index=True)
+    return np.sort(first)
 
 
 def located(

@@ -526,6 +526,21 @@ KERNEL shuffle(const float* x, float* y, int n) {
         assert {each.kind for each in result.findings} == (set() if excused else {kind})
 
 
+@pytest.mark.parametrize(
+    ("value", "target", "found"),
+    [("7", "0", False), ("threadIdx.x & 1", "threadIdx.x & 1", False), ("threadIdx.x & 1", "0", True)],
+)
+def test_lanes_that_store_equal_values_can_be_excused(value: str, target: str, found: bool) -> None:
+    """Of one warp, and with one instruction; nothing orders the lanes, but whichever stores, the same is there."""
+    source = f"KERNEL same(int* y) {{ y[{target}] = {value}; }}"
+    start = np.zeros(2, np.int32)
+    for excused in (True, False):
+        result = run(source, "same", 1, 32, [start], excuse_equal=excused)
+        assert {each.kind for each in result.findings} == ({"race"} if found or not excused else set())
+    two_warps = run(source, "same", 1, 64, [start], excuse_equal=True)
+    assert {each.kind for each in two_warps.findings} == {"race"}
+
+
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize(
     ("kernel", "right", "wrong", "kind"), [fault[1:] for fault in FAULTS], ids=[f[0] for f in FAULTS]

@@ -19,18 +19,12 @@
 // %v14: fp16 = CAST %v13
 // out0: fp16[2, 14, 14, 40] = %v14
 
-static __device__ __forceinline__ float from_fp16(unsigned short bits) {
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-  return value;
-}
+// the bits of the nearest fp16
 static __device__ __forceinline__ unsigned short to_fp16(float value) {
   unsigned short bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
 }
-// the nearest fp16, as fp32
-static __device__ __forceinline__ float round_fp16(float value) { return from_fp16(to_fp16(value)); }
 // NaN where one of them is
 static __device__ __forceinline__ float maximum(float x, float y) {
   float value;
@@ -62,10 +56,6 @@ struct alignas(sizeof(Element) * COUNT < 16 ? sizeof(Element) * COUNT : 16) Vect
 static __device__ __forceinline__ void read4(float* to, unsigned int at) {
   asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
                : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "r"(at) : "memory");
-}
-static __device__ __forceinline__ void read4(int* to, unsigned int at) {
-  asm volatile("ld.shared.v4.s32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
 }
 // COUNT neighbours in shared memory, 16 bytes at a time, which the compiler would take apart
 template <int COUNT, typename Element>
@@ -147,7 +137,7 @@ static __device__ __forceinline__ void multiply_fp16(float (&sums)[ROWS][COLUMNS
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_5e51572c0218(
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_384df64255f1(
     const unsigned short* __restrict__ in0,
     const unsigned short* __restrict__ in1,
     const float* __restrict__ in2,
@@ -259,7 +249,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_5e51572c0218(
           const float v11 = __uint_as_float(v11_words[u]);
           const float v12 = sums.at[u] + v11;
           const float v13 = maximum(v12, 0.0f);
-          const float v14 = round_fp16(v13);
+          const float v14 = v13;
           out0_words[u / 2] |= (unsigned int)to_fp16(v14) << u % 2 * 16;
         }
         store16(out0 + at, out0_words);

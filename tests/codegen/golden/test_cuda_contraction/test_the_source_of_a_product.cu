@@ -14,18 +14,12 @@
 // %v9: fp16 = CAST %v8
 // out0: fp16[256, 192] = %v9
 
-static __device__ __forceinline__ float from_fp16(unsigned short bits) {
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-  return value;
-}
+// the bits of the nearest fp16
 static __device__ __forceinline__ unsigned short to_fp16(float value) {
   unsigned short bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
 }
-// the nearest fp16, as fp32
-static __device__ __forceinline__ float round_fp16(float value) { return from_fp16(to_fp16(value)); }
 // NaN where one of them is
 static __device__ __forceinline__ float maximum(float x, float y) {
   float value;
@@ -54,10 +48,6 @@ struct alignas(sizeof(Element) * COUNT < 16 ? sizeof(Element) * COUNT : 16) Vect
 static __device__ __forceinline__ void read4(float* to, unsigned int at) {
   asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
                : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "r"(at) : "memory");
-}
-static __device__ __forceinline__ void read4(int* to, unsigned int at) {
-  asm volatile("ld.shared.v4.s32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
 }
 // COUNT neighbours in shared memory, 16 bytes at a time, which the compiler would take apart
 template <int COUNT, typename Element>
@@ -152,7 +142,7 @@ static __device__ __forceinline__ void multiply_fp16(float (&sums)[ROWS][COLUMNS
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_6da8acf9a476(
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_83d42d71a8c3(
     const unsigned short* __restrict__ in0,
     const unsigned short* __restrict__ in1,
     const float* __restrict__ in2,
@@ -248,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_6da8acf9a476(
         const float v6 = __uint_as_float(v6_words[u]);
         const float v7 = sums.at[u] + v6;
         const float v8 = maximum(v7, 0.0f);
-        const float v9 = round_fp16(v8);
+        const float v9 = v8;
         out0_words[u / 2] |= (unsigned int)to_fp16(v9) << u % 2 * 16;
       }
       store16(out0 + at, out0_words);

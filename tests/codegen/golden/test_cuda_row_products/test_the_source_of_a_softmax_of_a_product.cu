@@ -53,6 +53,7 @@ static __device__ __forceinline__ float from_fp16(unsigned short bits) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
   return value;
 }
+// the bits of the nearest fp16
 static __device__ __forceinline__ unsigned short to_fp16(float value) {
   unsigned short bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
@@ -97,10 +98,6 @@ struct alignas(sizeof(Element) * COUNT < 16 ? sizeof(Element) * COUNT : 16) Vect
 static __device__ __forceinline__ void read4(float* to, unsigned int at) {
   asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
                : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "r"(at) : "memory");
-}
-static __device__ __forceinline__ void read4(int* to, unsigned int at) {
-  asm volatile("ld.shared.v4.s32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
 }
 // COUNT neighbours in shared memory, 16 bytes at a time, which the compiler would take apart
 template <int COUNT, typename Element>
@@ -195,7 +192,7 @@ static __device__ __forceinline__ void multiply_fp16(float (&sums)[ROWS][COLUMNS
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_492f5be7eb9f(
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_2248ea51fae3(
     const unsigned short* __restrict__ in0,
     const unsigned short* __restrict__ in1,
     unsigned short* __restrict__ out0) {
@@ -319,6 +316,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_492f5be7eb9f(
           }
         }
       }
+      // v3: what 8 threads had
       for (int step = 4; step >= 1; step >>= 1) v3 = maximum(v3, __shfl_xor_sync(~0u, v3, step));
       float v10 = 0.0f;
       float v9_kept[2][8];
@@ -337,6 +335,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_492f5be7eb9f(
           }
         }
       }
+      // v10: what 8 threads had
       for (int step = 4; step >= 1; step >>= 1) v10 = v10 + __shfl_xor_sync(~0u, v10, step);
       #pragma unroll
       for (int s = 0; s < 2; ++s) {
@@ -347,7 +346,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_492f5be7eb9f(
           #pragma unroll
           for (int u = 0; u < 8; ++u) {
             const float v16 = v9_kept[s][u] / v10;
-            const float v17 = round_fp16(v16);
+            const float v17 = v16;
             out0_words[u / 2] |= (unsigned int)to_fp16(v17) << u % 2 * 16;
           }
           if (own < rows) {
