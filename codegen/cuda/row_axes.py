@@ -9,6 +9,7 @@ from tinyc.ir.region import Axis, Let, Read, Reduce, Region, operands
 
 from .indices import linear
 from .lets import Lets
+from .sizes import WARP
 
 SHORT = 8
 """Terms of sums that one thread adds up."""
@@ -27,12 +28,13 @@ def outer_axes(region: Region) -> tuple[Axis, ...] | None:
     before_last = {item.name for item in iters[:-1]}
     reductions = (let.name for let in region.lets if isinstance(let.value, Reduce))
     shared = [name for name in reductions if lets.free[name] <= before_last] if iters else []
-    if not shared:
-        shared = [name for name in outermost if lets.free[name] == every]
+    least = SHORT
+    if not shared:  # each point has a sum of its own
+        shared, least = [name for name in outermost if lets.free[name] == every], WARP
     needed = frozenset[str]().union(*(lets.free[name] for name in shared))
     last = max((number for number, item in enumerate(iters, 1) if item.name in needed), default=0)
     terms = max((math.prod(item.size for item in _axes(lets, name)) for name in shared), default=0)
-    if terms < SHORT or not any(_along(lets, name) or _nests(lets, name) for name in shared):
+    if terms < least or not any(_along(lets, name) or _nests(lets, name) for name in shared):
         return None
     return iters[:last]
 

@@ -8,6 +8,8 @@ from cuda_regions import compare, run
 from region_builder import BOOL, F16, F32, I32, Build, gemm
 from test_stream import arrays, attention
 
+import tinyc
+from tinyc import functions as tc
 from tinyc.codegen.cuda import generate
 from tinyc.ir.dtypes import DType
 from tinyc.ir.region import Region
@@ -121,3 +123,16 @@ def test_lanes_read_and_write_what_lies_together() -> None:
     )
     assert all(each.sectors == each.ideal for each in result.counters.global_)
     assert result.counters.bank_conflicts == 0 and not result.findings
+
+
+def test_short_sums_of_many_points_are_a_threads() -> None:
+    """The nine taps of a depthwise convolution: threads that shared a sum were sixteen to nine terms, a block to two points."""
+    program = tinyc.trace(
+        lambda x, w: tc.conv(x, w, pad=1, groups=64),
+        tinyc.spec("fp16", (32, 64, 56, 56)),
+        tinyc.spec("fp16", (64, 1, 3, 3)),
+    )
+    (kernel,) = tinyc.optimize_and_compile(program, "sm80").kernels
+    points = 32 * 64 * 56 * 56
+    made = generate(kernel.region, kernel.plan)
+    assert made.grid[0] * made.block[0] <= points

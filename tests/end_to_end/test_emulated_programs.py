@@ -99,7 +99,7 @@ def test_counters_say_what_a_kernel_did() -> None:
     assert counters.bank_conflicts == 0
 
 
-@pytest.mark.spec("I-55")
+@pytest.mark.spec("I-55", "004-001")
 @pytest.mark.parametrize("target", ["sm86", "sm89"])
 def test_smaller_machines_run_the_kernels_of_sm80(target: str) -> None:
     """With Plans for the shared memory that they have."""

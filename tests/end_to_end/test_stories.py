@@ -85,12 +85,17 @@ def check_golden(compiled: tinyc.Compiled, golden: Golden) -> None:
 
 
 def check_runs(document: Json, shapes: Mapping[str, int] | None = None, also: tuple[str, ...] = ()) -> None:
-    """The same story on the CPU: generated code, playback and evaluator agree."""
+    """The same story on the CPU and, emulated, on GPUs: generated code, playback and evaluator agree."""
     program = bind(tinyc.load(document), dict(shapes or {}))
     compiled = tinyc.optimize_and_compile(program, also=also)
     inputs = normal_inputs(program)
     (want,) = evaluate(program, inputs)
-    for got in (compiled(**inputs), compiled.playback(**inputs)):
+    found = [compiled(**inputs), compiled.playback(**inputs)]
+    for target in ("sm80", "sm90"):
+        result = tinyc.optimize_and_compile(program, target, also=also).emulate(**inputs)
+        assert not result.findings
+        found.append(result.outputs[0])
+    for got in found:
         np.testing.assert_allclose(got.astype(np.float32), want.astype(np.float32), rtol=2e-3, atol=2e-3)
 
 
