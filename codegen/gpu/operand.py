@@ -146,7 +146,8 @@ def source_of(lets: Mapping[str, Let], inputs: Sequence[MemRef], name: str) -> S
 def operand(source: Source, batch: Group, rows: Group, depth: Group, position: Affine) -> Operand:
     """``source`` as an operand whose tiles have ``rows`` and ``depth``. ``position``: of an element in its buffer."""
     split = _split(position, batch, rows, depth)
-    guards = tuple(_guard(each, batch, rows, depth) for each in source.conditions)
+    conditions = (*source.conditions, *_beyond(source, batch, rows, depth))
+    guards = tuple(_guard(each, batch, rows, depth) for each in conditions)
     along: Along = "rows" if _first(position, rows, depth) else "depth"
     if split is None or None in guards:
         return Operand(
@@ -161,7 +162,7 @@ def operand(source: Source, batch: Group, rows: Group, depth: Group, position: A
             None,
             None,
             (),
-            source.conditions,
+            conditions,
         )
     known = tuple(each for each in guards if each is not None)
     ways: dict[Along, tuple[Group, Affine]] = {"rows": (rows, split[1]), "depth": (depth, split[2])}
@@ -174,8 +175,21 @@ def operand(source: Source, batch: Group, rows: Group, depth: Group, position: A
         if found > width:
             best, width = way, found
     return Operand(
-        source.read, source.ref, source.number, rows, depth, best, width, *split, known, source.conditions
+        source.read, source.ref, source.number, rows, depth, best, width, *split, known, conditions
     )
+
+
+def _beyond(source: Source, *groups: Group) -> list[Within]:
+    """What keeps copies in the buffer where no condition of the operand's own does: one on the sum, of which there is none where it
+    does not hold, such as on the rows of a result that is padded."""
+    sizes = {item.name: item.size for group in groups for item in group.axes}
+    found = []
+    for index, size in zip(source.read.map, source.ref.shape, strict=True):
+        low, high = index.bounds(sizes)
+        guarded = any(each.index == index and each.lo >= 0 and each.hi <= size for each in source.conditions)
+        if (low < 0 or high >= size) and not guarded:
+            found.append(Within(index, 0, size))
+    return found
 
 
 def _first(position: Affine, rows: Group, depth: Group) -> bool:

@@ -165,6 +165,11 @@ CASES = {
         residual, {"A": (48, 32), "B": (32, 40), "bias": (40,), "R": (48, 40)}, exact=False
     ),
     "a choice": Case(chosen, {"A": (48, 32), "B": (32, 40), "R": (48, 40)}),
+    "a padded result": Case(lambda A, B: (A @ B).pad([(1, 2), (3, 0)], 1.0), {"A": (41, 16), "B": (16, 40)}),
+    "a padded result, fp32": Case(
+        lambda A, B: (A @ B).pad([(0, 2), (3, 1)], -2.0), {"A": (41, 16), "B": (16, 40)}, "fp32"
+    ),
+    "a part of the result": Case(lambda A, B: (A @ B)[::2, 1::3], {"A": (41, 16), "B": (16, 40)}),
     "a transposed result": Case(
         lambda A, B, R: (tc.matmul(A, B, dtype="fp32") + R.cast("fp32").T).T,
         {"A": (48, 32), "B": (32, 40), "R": (40, 48)},
