@@ -122,6 +122,9 @@ def contraction_kernel(region: Region, plan: Plan) -> TiledProduct | None:
     if warp_tile[0] % block[0] or warp_tile[1] % block[1] or tile[2] % depth:
         return None
     types = (lhs.dtype, rhs.dtype) if unit.matrix else (dtype, dtype)
+    # what is widened on the way passes through registers, element by element
+    lhs = lhs if lhs.dtype is types[0] else replace(lhs, bytes=0)
+    rhs = rhs if rhs.dtype is types[1] else replace(rhs, bytes=0)
     rings = (
         _ring("a", types[0], lhs, (tile[0], warp_tile[0]), tile[2], stages, hints.a_swizzle, unit),
         _ring("b", types[1], rhs, (tile[1], warp_tile[1]), tile[2], stages, hints.b_swizzle, unit),

@@ -6,7 +6,7 @@ Each as it is compiled by default, where loops may cost less, and in tiles.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -113,9 +113,12 @@ def test_every_product(case: tuple[tuple[int, int, int], str, str, bool]) -> Non
 
 @dataclass(frozen=True)
 class Case:
+    """``dtypes``: of inputs that are of another one than the others."""
+
     function: Callable[..., Any]
     shapes: dict[str, Shape]
     dtype: str = "fp16"
+    dtypes: dict[str, str] = field(default_factory=dict)
     exact: bool = True
     kernels: int = 1
     in_tiles: bool = True
@@ -170,6 +173,19 @@ CASES = {
         lambda A, B: (A @ B).pad([(0, 2), (3, 1)], -2.0), {"A": (41, 16), "B": (16, 40)}, "fp32"
     ),
     "a part of the result": Case(lambda A, B: (A @ B)[::2, 1::3], {"A": (41, 16), "B": (16, 40)}),
+    "fp16 and fp32": Case(
+        lambda A, B: A.cast("fp32") @ B, {"A": (40, 48), "B": (48, 40)}, "fp32", {"A": "fp16"}
+    ),
+    "fp32 and bf16, turned": Case(
+        lambda A, B: A.T @ B.T.cast("fp32"), {"A": (48, 40), "B": (40, 48)}, "fp32", {"B": "bf16"}
+    ),
+    "integers as fp32": Case(
+        lambda A, B: A.cast("fp32") @ B,
+        {"A": (40, 48), "B": (48, 40)},
+        "fp32",
+        {"A": "i32"},
+        in_tiles=False,
+    ),
     "a transposed result": Case(
         lambda A, B, R: (tc.matmul(A, B, dtype="fp32") + R.cast("fp32").T).T,
         {"A": (48, 32), "B": (32, 40), "R": (40, 48)},
@@ -180,7 +196,10 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_batches_strides_and_epilogues(name: str) -> None:
     case = CASES[name]
-    program = traced(case.function, case.dtype, **case.shapes)
+    specs = {
+        name: tinyc.spec(case.dtypes.get(name, case.dtype), shape) for name, shape in case.shapes.items()
+    }
+    program = tinyc.trace(case.function, **specs)
     compiled = compiled_for(program, case.in_tiles)
     assert len(compiled.kernels) == case.kernels
     assert len(tiled(compiled)) == 1 or not case.in_tiles
