@@ -224,8 +224,8 @@ class _Evaluation:
                 value = self._spread(axes, bound, body)
                 across = tuple(range(len(axes), value.ndim))
                 return np.asarray(_REDUCE[op].reduce(value, axis=across, dtype=value.dtype))
-            case Stream(bound, score, weight, scale):
-                return self._stream(axes, bound, score, weight, scale)
+            case Stream():
+                return self._stream(axes, let.value)
             case BroadcastInDim(x, _, places):
                 own = [places.index(number) for number in sorted(places)]
                 value = self.values[x].transpose(own)
@@ -240,12 +240,14 @@ class _Evaluation:
         wide = (*axes, *(axis.name for axis in bound))
         return np.broadcast_to(self._over(name, wide), self._shape(wide))
 
-    def _stream(self, axes: Axes, bound: tuple[Axis, ...], score: str, weight: str, scale: str) -> Array:
+    def _stream(self, axes: Axes, stream: Stream) -> Array:
         """What one pass must give, in two: the running maximum is an art of the kernel, not of the value."""
-        scores, weights = (self._spread(axes, bound, name) for name in (score, weight))
+        scores, weights = (self._spread(axes, stream.axes, name) for name in (stream.score, stream.weight))
         across = tuple(range(len(axes), scores.ndim))
         top = scores.max(axis=across, keepdims=True)
-        power = np.exp2((scores - top) * self.values[scale])
+        power = np.exp2((scores - top) * self.values[stream.scale])
+        if stream.rounded is not None:
+            power = self._round(power / power.sum(axis=across, keepdims=True), stream.rounded)
         return np.asarray((power * weights).sum(axis=across, dtype=np.float32))
 
     def _round(self, value: Array, dtype: DType) -> Array:

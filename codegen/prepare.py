@@ -39,8 +39,8 @@ def simplify(region: Region) -> Region:
                 value = Within(index.substitute(one), lo, hi)
             case Reduce(op, axes, body):
                 value = Reduce(op, tuple(item for item in axes if item.name not in one), body)
-            case Stream(axes, score, weight, scale):
-                value = Stream(tuple(item for item in axes if item.name not in one), score, weight, scale)
+            case Stream(axes):
+                value = replace(value, axes=tuple(item for item in axes if item.name not in one))
         lets.append(replace(let, value=value))
     iters = tuple(item for item in region.iters if item.name not in one)
     return replace(region, iters=iters, lets=tuple(lets))
@@ -99,9 +99,11 @@ def _describe(
         case Reduce(op, axes, body):
             over = " ".join(f"{names[item.name]}<{item.size}" for item in axes)
             return f"{op} over {over}: {values[body]}"
-        case Stream(axes, score, weight, scale):
+        case Stream(axes, score, weight, scale, dtype):
             over = " ".join(f"{names[item.name]}<{item.size}" for item in axes)
-            return f"STREAM over {over}: exp2({values[score]} * {values[scale]}) * {values[weight]}"
+            powers = f"exp2({values[score]} * {values[scale]})"
+            powers = powers if dtype is None else f"{dtype}({powers} / sum)"
+            return f"STREAM over {over}: {powers} * {values[weight]}"
         case Unary(op, _) | Binary(op, _, _):
             head = op
         case Cast():

@@ -22,6 +22,9 @@ tiles of whole rows, which are kept for other reductions; or in tiles under a sc
 
 LOOPED: tuple[How, ...] = ("loops", "walked")
 
+REDUCING = frozenset({"Reduce", "Contract", "Scan", "Stream"})
+"""Heads of items that bind axes."""
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -109,9 +112,11 @@ def item_work(
         again = weight("Reduce") + 1  # untiled: a product and a step of a reduction per point
         return Work(ops=again * count, values=2)
     if item.head == "Scan":
-        rows = points(view.free[cls])
-        each = weight("Scan") * points(bound_axes(item)) + weight("Row")
-        return Work(ops=each * rows, values=1)
+        rows, count = points(view.free[cls]), points(bound_axes(item))
+        if item.payload[2] is None:
+            return Work(ops=(weight("Scan") * count + weight("Row")) * rows, values=1)
+        each = 2 * weight("Scan") + weight("MUL") + weight("Cast")  # of a score, in two walks
+        return Work(ops=(each * count + weight("Row")) * rows, values=1) + rescored(view, item)
     if item.head == "Stream":
         scan, weights = (view.free[child] for child in item.children)
         count = points((*view.free[cls], *bound_axes(item)))
@@ -148,6 +153,26 @@ def apart(index: tuple[Affine, ...]) -> bool:
         return False
     outer = max((axis for axis in axes if axis_id(axis) < LEVEL), key=axis_id, default=None)
     return not any(axis == outer or axis_id(axis) >= LEVEL for axis in moving[-1].axes())
+
+
+def rescored(view: View, scan: Item) -> Work:
+    """What the second walk over some scores takes to have them again: the product that they come from, where there is one.
+    The few operations between are left out."""
+    seen, pending = set(scan.children), [*scan.children]
+    while pending:
+        cls = pending.pop()
+        items = view.items.get(cls, ())
+        products = [
+            item for item in items if item.head == "Contract" and set(bound_axes(scan)) & view.free[cls]
+        ]
+        if products:
+            flops = 2 * points((*view.free[cls], *bound_axes(products[0])))
+            return _product(flops, view, products[0].children)
+        for item in items:
+            inner = [child for child in item.children if item.head not in REDUCING and child not in seen]
+            pending += inner
+            seen.update(inner)
+    return Work()
 
 
 def _product(flops: float, view: View, operands: tuple[str, ...]) -> Work:

@@ -14,6 +14,7 @@ from tinyc.ir.rows import row_pitch, slab_bytes
 
 from .choice import (
     LOOPED,
+    REDUCING,
     How,
     Kernel,
     Key,
@@ -420,9 +421,6 @@ class Problem:
         for extent in buffer.shape:
             size *= extent
         return size
-
-
-REDUCING = frozenset({"Reduce", "Contract", "Scan", "Stream"})
 
 
 def looped(item: Item, work: Work) -> bool:

@@ -238,7 +238,7 @@ class _RegionBuilder:
     def stream(self, key: Key, scope: Mapping[str, str]) -> None:
         """A Stream. Those over the same scores share their axes, so that code generation can walk them together."""
         scan, weight = children_of(key, self.kernel.items[key])
-        bound, bits = self.kernel.items[scan].payload
+        bound, bits, rounded = self.kernel.items[scan].payload
         (score,) = children_of(scan, self.kernel.items[scan])
         where = (scan, tuple(self.restrict(scan, scope).items()))
         if where not in self.scans:
@@ -252,7 +252,7 @@ class _RegionBuilder:
         scale = next(there, f"v{len(self.lets)}")
         if scale == f"v{len(self.lets)}":
             self.lets.append(Let(scale, DType.FP32, factor))
-        self.emit(key, scope, DType.FP32, Stream(axes, parts[0], parts[1], scale))
+        self.emit(key, scope, DType.FP32, Stream(axes, parts[0], parts[1], scale, rounded))  # type: ignore[arg-type]
         self.count(key)
 
     def bind(self, bound: Sequence[str], scope: Mapping[str, str]) -> tuple[dict[str, str], tuple[Axis, ...]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tinyc.egraph.graph import ENode, Graph
-from tinyc.ir.dtypes import DType
+from tinyc.ir.dtypes import HALF, DType
 from tinyc.ir.index import Affine, FloorDiv, affine, lit
 from tinyc.ir.tiny import BINARY, COMPARE, OPERATORS, REDUCE_OPS, ROUNDED, Program
 
@@ -70,7 +70,8 @@ class Item:
 
     Contract is a Reduce("SUM") over a product of its two children, each loaded from memory as it is. A Stream is taken
     apart: Scan is its walk over the scores, with their running maximum and their exponentials, in a class of its own
-    which all Streams over the same scores share; the Stream is what adds up its weights along that walk."""
+    which all Streams over the same scores share; the Stream is what adds up its weights along that walk. One whose
+    probabilities are rounded has a Scan of its own, which walks the scores twice."""
 
     head: str
     op: str
@@ -245,7 +246,9 @@ class View:
             case "Reduce":
                 item = self._reduce(node)
             case "Stream":
-                item = self._stream(node)
+                item = self._stream(node, None, *node.args)
+            case "RoundedStream":
+                item = self._stream(node, self._dtype(node, str(node.args[0])), *node.args[1:])
         if item is None or any(child not in self.free for child in item.children):
             return None
         axes |= _union(self.free[child] for child in item.children)
@@ -267,15 +270,18 @@ class View:
             return None
         return Item("Reduce", op, bound, (str(node.args[2]),))
 
-    def _stream(self, node: ENode) -> Item | None:
-        bound, bits = self.bound(str(node.args[0])), int(node.args[3])
-        score, weight = str(node.args[1]), str(node.args[2])
+    def _stream(self, node: ENode, rounded: DType | None, *args: int | str) -> Item | None:
+        """A Stream; its payload are the bound axes, the bits of the scale, and to what its probabilities are rounded."""
+        vector, score, weight, bits = str(args[0]), str(args[1]), str(args[2]), int(args[3])
+        bound = self.bound(vector)
         if not bound or not self._known(node, 0 < bits < INFINITY, str(bits)) or score not in self.free:
             return None
-        scan = f"scan {' '.join(bound)} {score} {bits}"
+        if node.op == "RoundedStream" and not self._known(node, rounded in HALF, str(node.args[0])):
+            return None
+        scan = f"scan {' '.join(bound)} {score} {bits} {rounded or ''}"
         self.free[scan] = self.free[score] - frozenset(bound)
-        self.items[scan] = (Item("Scan", "Scan", (bound, bits), (score,)),)
-        return Item("Stream", "Stream", (bound, bits), (scan, weight))
+        self.items[scan] = (Item("Scan", "Scan", (bound, bits, rounded), (score,)),)
+        return Item("Stream", "Stream", (bound, bits, rounded), (scan, weight))
 
     def _known(self, node: ENode, known: bool, what: str) -> bool:
         if not known:

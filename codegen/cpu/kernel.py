@@ -14,6 +14,7 @@ from tinyc.ir.region import Binary, Reduce, Region, Stream, Unary
 from tinyc.ir.schedule_names import Scope
 
 from ..prepare import describe, simplify
+from ..streams import without_streams
 from . import scalar
 from .contraction import emit_contraction
 from .emit import Emitter
@@ -64,7 +65,7 @@ def generate(region: Region, plan: Plan, on: Host | None = None) -> CpuKernel:
     target = on or host()
     check_plan(plan, region, target.limits)
     scope = Scope(plan, region)
-    small = simplify(region)
+    small = simplify(without_streams(region, rounded=True))
     try:
         extent, emitter, algo = None, Emitter(small, target), "contraction"
         if scope.contraction is not None:

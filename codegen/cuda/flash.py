@@ -2,6 +2,8 @@
 knows of its rows (the largest score, the sums) stays in registers (Dao, FlashAttention-2, arXiv 2307.08691).
 
 While the scores of a tile are multiplied its values are on their way, and the next keys while its exponentials are.
+
+Where the program rounds the probabilities, what they are divided by has to be known before: a walk over the keys alone comes first.
 """
 
 from __future__ import annotations
@@ -91,8 +93,7 @@ class _Flash:
 
     def walk(self) -> list[str]:
         found = self.found
-        e, d = found.wide
-        blocks, columns, wide = found.rows // 16, COLUMNS // 8, d // 8
+        blocks, columns, wide = found.rows // 16, COLUMNS // 8, found.wide[1] // 8
         scale = scalar.constant(found.scale, DType.FP32)
         lines = [
             f"float o[{blocks}][{wide}][4] = {{}};  // sums of exponentials times v",
@@ -103,40 +104,77 @@ class _Flash:
             *self.addresses(),
             *self.range(),
             "copy_q(0, 0);",
-            "if (first < last) copy_k(first, 0);",
-            "commit_copies();",
+            *FIRST_KEYS,
         ]
+        if found.rounded:
+            lines += [*self.totals(blocks, columns, scale), "// the same keys again", *FIRST_KEYS]
         body = [
             "// the keys are here, and nobody reads the last values any more: their place is filled meanwhile",
             "wait_copies<0>();",
             "__syncthreads();",
             "copy_v(tile, 0);",
             "commit_copies();",
-            "// scores: q times the keys, 16 points of e at a time",
-            f"float s[{blocks}][{columns}][4] = {{}};",
-        ]
-        q, k, v = found.rings
-        for step in range(e // 16):
-            body += ["{", *(f"  {line}" for line in self.product_of_keys(step, blocks, q, k)), "}"]
-        body += self.scored(blocks, columns)
-        body += [
+            *self.scores_of_tile(blocks, columns),
             "// the values are here, and nobody reads these keys any more: the next ones take their place",
             "wait_copies<0>();",
             "__syncthreads();",
-            "if (tile + 1 < last) copy_k(tile + 1, 0);",
-            "commit_copies();",
-            "// exponentials, by the largest score so far; what was added up before fades to it",
-            *self.softened(blocks, columns, wide, scale),
-            "// the sums: exponentials, from the registers that they are in, times the values, 16 columns at a time",
+            *NEXT_KEYS,
+        ]
+        if found.rounded:
+            body += [
+                "// probabilities: exponentials as shares of their row",
+                *self.divided(blocks, columns, scale),
+            ]
+        else:
+            body += [
+                "// exponentials, by the largest score so far; what was added up before fades to it",
+                *self.softened(blocks, columns, wide, scale),
+            ]
+        body += [
+            "// the sums: weights, from the registers that they are in, times the values, 16 columns at a time"
         ]
         for step in range(COLUMNS // 16):
-            body += ["{", *(f"  {line}" for line in self.product_of_values(step, blocks, wide, v)), "}"]
+            inner = self.product_of_values(step, blocks, wide, found.rings[2])
+            body += ["{", *(f"  {line}" for line in inner), "}"]
+        return [*lines, *over_tiles(body)]
+
+    def totals(self, blocks: int, columns: int, scale: str) -> list[str]:
+        """A walk over the keys alone: the largest score of each row, and the sum of its exponentials."""
+        body = [
+            "wait_copies<0>();",
+            "__syncthreads();",
+            *self.scores_of_tile(blocks, columns),
+            "// nobody reads these keys any more: the next ones take their place",
+            "__syncthreads();",
+            *NEXT_KEYS,
+            "// their sum, by the largest score so far; what was added up before fades to it",
+            *self.softened(blocks, columns, 0, scale),
+        ]
         return [
-            *lines,
-            "for (int tile = first; tile < last; ++tile) {",
-            *(f"  {line}" for line in body),
+            "// what the exponentials of a row are divided by",
+            *over_tiles(body),
+            f"float share[{blocks}][2];  // of the whole row, for an exponential of one",
+            "#pragma unroll",
+            f"for (int i = 0; i < {blocks}; ++i) {{",
+            "  #pragma unroll",
+            "  for (int half = 0; half < 2; ++half) {",
+            "    float sum = total[i][half];",
+            "    sum += __shfl_xor_sync(~0u, sum, 1);",
+            "    sum += __shfl_xor_sync(~0u, sum, 2);",
+            "    share[i][half] = 1.0f / sum;",
+            "  }",
             "}",
         ]
+
+    def scores_of_tile(self, blocks: int, columns: int) -> list[str]:
+        lines = [
+            "// scores: q times the keys, 16 points of e at a time",
+            f"float s[{blocks}][{columns}][4] = {{}};",
+        ]
+        q, k, _ = self.found.rings
+        for step in range(self.found.wide[0] // 16):
+            lines += ["{", *(f"  {line}" for line in self.product_of_keys(step, blocks, q, k)), "}"]
+        return lines + self.scored(blocks, columns)
 
     def addresses(self) -> list[str]:
         """Where a lane's first row of its matrix lies in each ring."""
@@ -268,7 +306,15 @@ class _Flash:
         return self.scores.decoded(f"min({name}, {group.size - 1})" if over else name, group.axes)
 
     def softened(self, blocks: int, columns: int, wide: int, scale: str) -> list[str]:
-        """From scores to exponentials; what the sums so far were multiplied with is exchanged for the new maximum."""
+        """From scores to exponentials; what the sums so far were multiplied with is exchanged for the new maximum. ``wide``: of
+        the sums of values, 0 where there are none yet."""
+        faded = [
+            "    #pragma unroll",
+            f"    for (int j = 0; j < {wide}; ++j) {{",
+            "      o[i][j][2 * half] *= fade;",
+            "      o[i][j][2 * half + 1] *= fade;",
+            "    }",
+        ]
         return [
             "#pragma unroll",
             f"for (int i = 0; i < {blocks}; ++i) {{",
@@ -285,17 +331,32 @@ class _Flash:
             f"    const float fade = power_of_two((top[i][half] - base) * {scale});",
             "    top[i][half] = most;",
             "    total[i][half] *= fade;",
-            "    #pragma unroll",
-            f"    for (int j = 0; j < {wide}; ++j) {{",
-            "      o[i][j][2 * half] *= fade;",
-            "      o[i][j][2 * half + 1] *= fade;",
-            "    }",
+            *(faded if wide else ()),
             "    #pragma unroll",
             f"    for (int j = 0; j < {columns}; ++j) {{",
             "      #pragma unroll",
             "      for (int part = 2 * half; part < 2 * half + 2; ++part) {",
             f"        s[i][j][part] = power_of_two((s[i][j][part] - base) * {scale});",
             "        total[i][half] += s[i][j][part];",
+            "      }",
+            "    }",
+            "  }",
+            "}",
+        ]
+
+    def divided(self, blocks: int, columns: int, scale: str) -> list[str]:
+        """From scores to the probabilities that they are."""
+        return [
+            "#pragma unroll",
+            f"for (int i = 0; i < {blocks}; ++i) {{",
+            "  #pragma unroll",
+            "  for (int half = 0; half < 2; ++half) {",
+            f"    const float base = top[i][half] == {scalar.neutral('MAX', DType.FP32)} ? 0.0f : top[i][half];",
+            "    #pragma unroll",
+            f"    for (int j = 0; j < {columns}; ++j) {{",
+            "      #pragma unroll",
+            "      for (int k = 2 * half; k < 2 * half + 2; ++k) {",
+            f"        s[i][j][k] = power_of_two((s[i][j][k] - base) * {scale}) * share[i][half];",
             "      }",
             "    }",
             "  }",
@@ -352,6 +413,16 @@ class _Flash:
             "  }",
             "}",
         ]
+
+
+FIRST_KEYS = ("if (first < last) copy_k(first, 0);", "commit_copies();")
+
+NEXT_KEYS = ("if (tile + 1 < last) copy_k(tile + 1, 0);", "commit_copies();")
+
+
+def over_tiles(body: list[str]) -> list[str]:
+    """A walk over the tiles of n."""
+    return ["for (int tile = first; tile < last; ++tile) {", *(f"  {line}" for line in body), "}"]
 
 
 def _line(factor: int, const: int) -> str:

@@ -13,6 +13,7 @@ from tinyc.ir.schedule import Plan
 from ..gpu import GpuKernel, TiledProduct, check_gpu_ir, contraction_kernel
 from ..gpu.attention import WARPS, Attention, attention_of
 from ..prepare import describe, simplify
+from ..streams import without_streams
 from . import scalar
 from .columns import columns
 from .flash import flash
@@ -21,7 +22,6 @@ from .loops import Loops
 from .merge import merged
 from .rows import rows
 from .sizes import asked
-from .streams import without_streams
 from .tiled import tiled
 from .tiles import tiles
 

@@ -106,8 +106,8 @@ def _joined(region: Region, gone: str, both: Axis) -> Region:
                 value = Read(tensor, tuple(index.substitute({gone: lit(0)}) for index in index_map))
             case Reduce(op, group, body):
                 value = Reduce(op, axes(group), body)
-            case Stream(group, score, weight, scale):
-                value = Stream(axes(group), score, weight, scale)
+            case Stream(group):
+                value = replace(value, axes=axes(group))
         lets.append(replace(let, value=value))
     iters = axes(region.iters)
     shape = tuple(item.size for item in iters)

@@ -3,7 +3,8 @@
     out[b, m, d] = f(sum over n of exp2((s[b, m, n] - max) * c) * v[b, n, d], sum over n of the same exponentials)
     s[b, m, n] = g(sum over e of q[b, m, e] * k[b, n, e])
 
-A block keeps the rows of a tile of m and walks over n once (Dao, FlashAttention-2, arXiv 2307.08691). Each warp owns whole rows; their
+A block keeps the rows of a tile of m and walks over n once (Dao, FlashAttention-2, arXiv 2307.08691), or twice where the
+exponentials are divided and rounded before they meet v: first for what they are divided by. Each warp owns whole rows; their
 probabilities never leave its registers.
 """
 
@@ -46,6 +47,7 @@ class Attention:
         batch, m, n, d, e: groups of axes. q, k, v: the operands; their tiles lie along e, e and d.
         rows: of one warp, 16 or 32. ``exact``: the exponentials meet v in two parts, so that no more of them is lost than in fp32.
         rings: of q, k and v in shared memory, one tile each.
+        rounded: the exponentials are divided by their sum, and rounded to the type of v.
         limits: what ``index`` must be for a score not to be -inf, where that is known of all scores of a column.
     """
 
@@ -65,6 +67,7 @@ class Attention:
     v: Operand
     rows: int
     exact: bool
+    rounded: bool
     rings: tuple[Ring, Ring, Ring]
     limits: tuple[Within, ...]
 
@@ -98,7 +101,11 @@ def attention_of(region: Region) -> Attention | None:
     if len(sums) != 1 or len(walks) != 1:
         return None
     (reduce,) = sums
-    ones = [name for name, each in streams.items() if getattr(lets[each.weight].value, "bits", None) == ONE]
+    ones = [
+        name
+        for name, each in streams.items()
+        if each.rounded is None and getattr(lets[each.weight].value, "bits", None) == ONE
+    ]
     weighted = [name for name in streams if name not in ones]
     shared = next(iter(streams.values()))
     scale = lets[shared.scale].value
@@ -122,10 +129,13 @@ def attention_of(region: Region) -> Attention | None:
         Ring("k", dtype, COLUMNS, _power(e), 1, True, True),
         Ring("v", dtype, COLUMNS, _power(d), 1, True, True),
     )
-    exact = any(ref.dtype is not dtype for ref in small.outputs)
+    rounded = streams[weighted[0]].rounded
+    if rounded is not None and rounded is not dtype:
+        return None
+    exact = rounded is None and any(ref.dtype is not dtype for ref in small.outputs)
     return Attention(
         small, reduce.name, shared.score, scale.bits, weighted[0], tuple(ones),
-        groups["b"], groups["m"], groups["n"], groups["d"], groups["e"], q, k, v, rows, exact, rings,
+        groups["b"], groups["m"], groups["n"], groups["d"], groups["e"], q, k, v, rows, exact, rounded is not None, rings,
         _limits(lets, shared.score),
     )  # fmt: skip
 

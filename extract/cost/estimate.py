@@ -64,6 +64,7 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
     walk = walk_of(region)
     tiled = _tiled_lets(region, plan, walk)
     scanned: set[tuple[str, tuple[Axis, ...]]] = set()
+    rescored = _rescored(region, free)
     kept = _kept(region, plan) if hardware.rows else frozenset()
     after = _epilogue(region, plan, kept) if tiled and hardware.sms else frozenset()
     blocks = schedule is not None and schedule.algo == "loops" and not tiled and walk is None
@@ -72,7 +73,7 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
     for let in region.lets:
         if let.name in kept:
             continue  # the row is there already
-        count = math.prod(sizes[name] for name in free[let.name])
+        count = math.prod(sizes[name] for name in free[let.name]) * (2 if let.name in rescored else 1)
         product = simple = tests = 0.0
         outputs = {place[name] for name in free[let.name] if name in place}
         summed = isinstance(let.value, Reduce | Stream) or len(outputs) < len(free[let.name])
@@ -88,7 +89,7 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
                     product = count * inner
                 else:
                     simple = weight("Reduce") * count * inner
-            case Stream(axes, score, _, _):
+            case Stream(axes, score):
                 inner = math.prod(axis.size for axis in axes)
                 flops += 2 * count * inner
                 if let.name in tiled:
@@ -99,7 +100,10 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
                     scanned.add((score, axes))
                     rows = free[score] - {axis.name for axis in axes}
                     simple += weight("Row") * math.prod(sizes[name] for name in rows)
-                    simple += weight("Scan") * math.prod(sizes[name] for name in free[score])
+                    each = weight("Scan")
+                    if let.value.rounded is not None:  # walked twice; then divided and rounded
+                        each = 2 * each + weight("MUL") + weight("Cast")
+                    simple += each * math.prod(sizes[name] for name in free[score])
             case Unary(op, _) if op == ROUNDED:
                 simple = count * weight("Cast")  # a conversion
             case Unary() | Binary():
@@ -150,6 +154,22 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
         schedule=schedule,
     )
     return flops, rest + products
+
+
+def _rescored(region: Region, free: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """What Streams that round compute in both of their walks."""
+    lets = {let.name: let.value for let in region.lets}
+    found: set[str] = set()
+    for value in lets.values():
+        if isinstance(value, Stream) and value.rounded is not None:
+            bound = {axis.name for axis in value.axes}
+            pending = [value.score]
+            while pending:
+                name = pending.pop()
+                if name not in found and free[name] & bound:
+                    found.add(name)
+                    pending += operands(lets[name])
+    return frozenset(found)
 
 
 def _multiplied(region: Region, name: str, flops: float) -> Work:

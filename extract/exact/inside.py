@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, get_args
 
-from ..choice import How, Key, outside
+from ..choice import REDUCING, How, Key, outside
 from ..cost.model import Work, amounts_of, work_of
 from ..cost.schedule import Schedule
-from ..problem import REDUCING, Problem
+from ..problem import Problem
 from ..view import Item
 
 HOWS: tuple[How, ...] = get_args(How)

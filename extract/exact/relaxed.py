@@ -6,9 +6,9 @@ the arithmetic count, at the machine's peak; arithmetic that is one kernel's cos
 
 from __future__ import annotations
 
-from ..choice import How, Key, as_copy
+from ..choice import REDUCING, How, Key, as_copy
 from ..cost.model import Roofline, Work
-from ..problem import REDUCING, Option, Problem
+from ..problem import Option, Problem
 
 
 def relaxed(problem: Problem) -> float:

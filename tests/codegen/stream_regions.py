@@ -12,9 +12,11 @@ LOG2E = 1.4426950408889634
 
 
 class StreamBuild(Build):
-    def stream(self, score: str, weight: str, scale: float = LOG2E, **axes: int) -> str:
+    def stream(
+        self, score: str, weight: str, scale: float = LOG2E, rounded: DType | None = None, **axes: int
+    ) -> str:
         bound = tuple(Axis(name, size) for name, size in axes.items())
-        return self.let(DType.FP32, Stream(bound, score, weight, self.const(scale)))
+        return self.let(DType.FP32, Stream(bound, score, weight, self.const(scale), rounded))
 
 
 def attention(
@@ -28,9 +30,10 @@ def attention(
     causal: bool = False,
     last: str = "d",
     out: DType = DType.FP32,
+    rounded: DType | None = None,
 ) -> Region:
     """softmax(S) V per head h; S is read, or Q Kᵀ over ``k`` where that is given. ``last``: the last output axis. ``out``: of the
-    result."""
+    result. ``rounded``: of the probabilities."""
     sizes = {"h": h, "m": m, "d": d} if last == "d" else {"h": h, "d": d, "m": m}
     b = StreamBuild(**sizes)
     if k:
@@ -47,6 +50,9 @@ def attention(
     value = b.read(b.input("V", dtype, h, n, d), "h", "n", "d")
     if dtype is not DType.FP32:
         value = b.cast(value, DType.FP32)
+    if rounded is not None:
+        result = b.stream(score, value, rounded=rounded, n=n)
+        return b.done(result if out is DType.FP32 else b.cast(result, out))
     total = b.stream(score, b.const(1.0), n=n)
     mixed = b.stream(score, value, n=n)
     result = b.binary("FDIV", mixed, total)

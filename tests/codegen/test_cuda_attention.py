@@ -109,6 +109,76 @@ def test_exponentials_keep_their_precision_where_the_result_does() -> None:
     assert "what the rounding left out" not in generate(rough).source
 
 
+def within_rounded(
+    got: np.ndarray, arrays: dict[str, np.ndarray], dtype: DType, out: DType, seen: np.ndarray | None = None
+) -> None:
+    """The probabilities are rounded to ``dtype``, each to a number that it may be rounded to after the arithmetic of fp32;
+    beside that only sums in fp32 and the result's rounding are allowed."""
+    q, k, v = (arrays[name].astype(np.float64) for name in "QKV")
+    s = np.einsum("hmk,hnk->hmn", q, k)
+    if seen is not None:
+        s = np.where(seen, s, -np.inf)
+    p = np.exp(s - s.max(axis=-1, keepdims=True))
+    p /= p.sum(axis=-1, keepdims=True)
+    columns, sizes = p.shape[-1], np.einsum("hmk,hnk->hmn", np.abs(q), np.abs(k))
+    # an exponential is off by what its exponent is: the scores' sums, the difference to the largest, the scale
+    exponent = (q.shape[-1] + 4) * (sizes + sizes.max(axis=-1, keepdims=True))
+    off = 2.0**-24 * (exponent + columns + 16)
+    low, near, high = (each.astype(np.float32).astype(dtype.numpy).astype(np.float64) for each in (p * (1 - off), p, p * (1 + off)))  # fmt: skip
+    want, size = near @ v, near @ np.abs(v)
+    bound = (high - low) @ np.abs(v) + 2.0**-24 * columns * size
+    bound += (np.abs(want) + bound) * HALF[out] * 1.01 + 2.0**-25
+    error = np.abs(got.astype(np.float64) - want)
+    assert (error <= bound).all(), f"{(error / bound).max()} of the bound"
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "d", "k", "dtype", "causal", "out"),
+    [
+        (1, 1, 64, 64, F16, False, F16),
+        (63, 63, 64, 64, F16, True, F16),
+        (128, 128, 128, 128, F16, True, F32),
+        (200, 200, 32, 32, BF16, True, BF16),
+        (70, 130, 96, 96, F16, False, F32),
+        (64, 65, 256, 256, F16, False, F16),
+        (33, 129, 40, 24, F16, False, F32),
+        (20, 70, 33, 17, BF16, False, F32),
+        (1, 200, 64, 64, F16, False, F32),
+        (130, 1, 16, 128, F16, False, F16),
+    ],
+)
+def test_probabilities_that_the_program_rounds_are_divided_and_rounded(
+    m: int, n: int, d: int, k: int, dtype: DType, causal: bool, out: DType
+) -> None:
+    region = attention(m, n, d, k=k, h=2, dtype=dtype, causal=causal, out=out, rounded=dtype)
+    arrays = {name: (array / 4 if name in "QK" else array) for name, array in data(region, m + n).items()}
+    arrays = {name: array.astype(dtype.numpy) for name, array in arrays.items()}
+    seen = np.tri(m, n, dtype=bool) if causal else None
+    for delivery in DELIVERIES if m == 63 else ("late",):
+        got, counters = run(region, arrays, delivery)
+        within_rounded(got, arrays, dtype, out, seen)
+    if (m, d) == (128, 128):  # of four tiles three are visited; their scores twice
+        assert counters.tensor_operations == 2 * 3 * 3 * 2 * 64**2 * 128
+        with pytest.raises(AssertionError):  # the bound sees whether they were rounded
+            got, _ = run(attention(m, n, d, k=k, h=2, dtype=dtype, causal=causal, out=out), arrays)
+            within_rounded(got, arrays, dtype, out, seen)
+
+
+def test_a_rounded_row_that_sees_nothing_is_no_number() -> None:
+    m = n = 100
+    b = StreamBuild(m=m, d=32)
+    q, k, v = (
+        b.cast(b.read(b.input(name, F16, 100, 32), *index), F32)
+        for name, index in (("Q", "mp"), ("K", "np"), ("V", "nd"))
+    )
+    score = b.reduce("SUM", b.binary("MUL", q, k), p=32)
+    score = b.select(b.within(axis("m") - axis("n"), 30, m), score, b.const(float("-inf")))
+    region = b.done(b.cast(b.stream(score, v, rounded=F16, n=n), F16))
+    arrays = {name: (array / 4).astype(np.float16) for name, array in data(region, 7).items()}
+    got, _ = run(region, arrays)
+    assert np.isnan(got[:30]).all() and not np.isnan(got[30:]).any()
+
+
 def test_integers_are_exact() -> None:
     """One score of each row is far above all others: the result is its row of v, whatever is rounded."""
     m, d = 66, 64
@@ -175,17 +245,19 @@ def test_fragments_meet_no_bank_twice_and_copies_are_whole() -> None:
     assert all(site.sectors == site.ideal for site in reads)
 
 
+@pytest.mark.parametrize("rounded", (None, F16))
 @pytest.mark.parametrize("d", (64, 128, 256))
-def test_nothing_spills(d: int) -> None:
+def test_nothing_spills(d: int, rounded: DType | None) -> None:
     """Sixteen or thirty-two rows of a warp, their sums and exponentials, in registers."""
-    kernel = generate(attention(2048, 2048, d, k=d, h=32, dtype=F16, out=F16))
+    kernel = generate(attention(2048, 2048, d, k=d, h=32, dtype=F16, out=F16, rounded=rounded))
     (usage,) = compile_cubin(kernel.source, "sm_80").usage
     assert (usage.stack_bytes, usage.spill_store_bytes, usage.spill_load_bytes) == (0, 0, 0)
 
 
-@pytest.mark.parametrize(("dtype", "also"), [("fp32", ()), ("fp16", ("streaming-unrounded",))])
+@pytest.mark.parametrize(("dtype", "also"), [("fp32", ()), ("fp16", ()), ("fp16", ("streaming-unrounded",))])
 def test_a_program_whose_softmax_streams(dtype: str, also: tuple[str, ...]) -> None:
-    """fp16 queries, keys and values; probabilities in fp32, or rounded to fp16, which a rule leaves out."""
+    """fp16 queries, keys and values; probabilities in fp32, or rounded to fp16, with the rounding or by a rule that leaves it
+    out."""
 
     def program(q, k, v):  # type: ignore[no-untyped-def]
         scores = (q.cast("fp32") @ k.cast("fp32").swapaxes(-1, -2)) * 0.125
@@ -211,4 +283,9 @@ def test_a_program_whose_softmax_streams(dtype: str, also: tuple[str, ...]) -> N
 
 def test_the_source_of_attention(golden: Golden) -> None:
     region = attention(128, 128, 64, k=64, h=2, dtype=F16, causal=True, out=F16)
+    golden(generate(region).source, ".cu")
+
+
+def test_the_source_of_attention_that_rounds(golden: Golden) -> None:
+    region = attention(128, 128, 64, k=64, h=2, dtype=F16, causal=True, out=F16, rounded=F16)
     golden(generate(region).source, ".cu")

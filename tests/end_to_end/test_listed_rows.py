@@ -28,8 +28,8 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Attention:
-    """``n``: keys, as many as queries where it is 0. ``heads``: of queries and of keys. ``mask``: "bool" or "added". ``stream``: with
-    the rule that leaves the softmax in fp32, in one kernel."""
+    """``n``: keys, as many as queries where it is 0. ``heads``: of queries and of keys. ``mask``: "bool" or "added". ``stream``: in
+    one kernel."""
 
     m: int
     n: int = 0
@@ -126,12 +126,13 @@ LONG = MORE | {
 }
 
 
-def check_attention(case: Attention, every: bool = False) -> None:
+def check_attention(case: Attention, every: bool = False, also: tuple[str, ...] = ()) -> None:
     program = case.program()
     compiled = tinyc.optimize_and_compile(
         program,
         "sm80",
-        also=["streaming-unrounded"] if case.stream else [],
+        also=also,
+        without=() if case.stream else ("streaming",),
         budget=None if case.stream else GREEDY,
         cost_model=OnMatrixUnits() if case.stream else None,
     )
@@ -148,10 +149,20 @@ def test_attention(name: str) -> None:
     check_attention(ATTENTIONS[name])
 
 
+UNROUNDED = ("streaming-unrounded",)
+"""The softmax stays in fp32: what weights the values is rounded, and not what the program rounds."""
+
+
+@pytest.mark.parametrize("name", ["63, causal, grouped heads", "200, causal", "63 and 130, mask", "d 256"])
+def test_attention_that_leaves_the_softmax_in_fp32(name: str) -> None:
+    check_attention(ATTENTIONS[name], also=UNROUNDED)
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("also", [(), UNROUNDED])
 @pytest.mark.parametrize("name", LONG)
-def test_attention_of_every_length_and_width(name: str) -> None:
-    check_attention(LONG[name], every=True)
+def test_attention_of_every_length_and_width(name: str, also: tuple[str, ...]) -> None:
+    check_attention(LONG[name], every=True, also=also)
 
 
 # ---- softmax, norms, movement ------------------------------------------------------------------------------------------------

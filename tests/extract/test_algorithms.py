@@ -223,6 +223,34 @@ def streams(extracted: Extracted) -> int:
     return sum(isinstance(let.value, Stream) for region in extracted.regions for let in region.lets)
 
 
+ROUNDED: Mapping[str, tuple[tuple[Shape, bool], ...]] = {
+    "sm80": (
+        ((64, 1024, 1024, 64), True),
+        ((32, 2048, 2048, 128), True),
+        ((8, 512, 512, 64), True),
+        ((1, 32, 8192, 64), False),  # one block would walk these rows, twice
+        ((4, 64, 4096, 64), False),
+    ),
+    "sm90": (((8, 2048, 2048, 64), True), ((1, 32, 8192, 64), False)),
+}
+
+
+@pytest.mark.parametrize(("target", "shape", "streamed"), cases(ROUNDED))
+def test_attention_in_fp16_streams_where_that_is_cheaper(target: str, shape: Shape, streamed: bool) -> None:
+    """The softmax is rounded to fp16 before it meets v, so the scores are computed twice."""
+    program = attention(*shape, dtype="fp16")
+    extracted = extracted_of(compiled(program, target))
+    assert (streams(extracted) > 0) == streamed
+    assert all(
+        let.value.rounded is not None
+        for region in extracted.regions
+        for let in region.lets
+        if isinstance(let.value, Stream)
+    )
+    taken, left_out = costs(program, target, "streaming")
+    assert taken < left_out if streamed else taken <= 1.001 * left_out
+
+
 STREAMED: Mapping[str, tuple[tuple[Shape, bool], ...]] = {
     "sm80": (
         ((64, 1024, 1024, 64), True),

@@ -18,6 +18,8 @@ from tinyc.extract import choice
 from tinyc.extract.cost import model
 from tinyc.extract.cost.model import weight
 from tinyc.extract.view import View, axis_extent, axis_id, input_dtypes
+from tinyc.ir.evaluate import evaluate
+from tinyc.ir.resources import LIMITS
 from tinyc.ir.tiny import Program
 
 Tensor = Any
@@ -45,7 +47,7 @@ def streams(program: Program, also: tuple[str, ...] = ()) -> set[Found]:
     for items in view.items.values():
         for item in items:
             if item.head == "Stream":
-                axes, bits = item.payload
+                axes, bits, _ = item.payload
                 assert isinstance(axes, tuple) and isinstance(bits, int)
                 found.add(Found(tuple(map(axis_id, axes)), tuple(map(axis_extent, axes)), bits))
     return found
@@ -285,7 +287,108 @@ def test_the_error_is_within_its_bound(order: str, eager: None) -> None:
     assert (np.abs(got - (np.exp(-below) * w).sum(-1)) <= bound).all()
 
 
-# ---- rounded probabilities -----------------------------------------------------------------------------------------------
+# ---- probabilities that are rounded, on a GPU ----------------------------------------------------------------------------
+
+
+def on_a_gpu(function: Callable[..., Any], shapes: Mapping[str, Any], arch: str = "sm80") -> list[str]:
+    """To what the probabilities of the Streams that weight something are rounded."""
+    program = traced(function, **shapes)
+    result = saturate(program, load_rules(), machine=LIMITS[arch])
+    assert result.complete and result.graph is not None
+    view = View(result.graph, input_dtypes(program))
+    assert not view.malformed
+    items = {item for found in view.items.values() for item in found if item.head == "Stream"}
+    return sorted(str(item.payload[2]) for item in items if item.payload[2] is not None)
+
+
+def softened(s: Tensor, scale: float = 1.0) -> Tensor:
+    e = ((s - largest(s)) * scale).exp()
+    return e / e.sum(-1, keepdims=True)
+
+
+def halves(s: Tensor) -> Tensor:
+    e = (s - largest(s)).exp()
+    return e / e[:, :20].sum(-1, keepdims=True)
+
+
+def wide(p: Tensor, dtype: str = "fp16") -> Tensor:
+    return p.cast(dtype).cast("fp32")
+
+
+ROUNDED: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], list[str]]] = {
+    "softmax times v": (lambda s, v: wide(tinyc.functions.softmax(s)) @ v, {"s": S, "v": V}, ["fp16"]),
+    "bf16": (lambda s, v: wide(softened(s), "bf16") @ v, {"s": S, "v": V}, ["bf16"]),
+    "weights on the left": (lambda s, w: (w * wide(softened(s))).sum(-1), {"s": S, "w": T}, ["fp16"]),
+    "a temperature": (lambda s, v: wide(softened(s, 0.3)) @ v, {"s": S, "v": V}, ["fp16"]),
+    "in both dtypes": (
+        lambda s, v: (wide(softened(s)) @ v, wide(softened(s), "bf16") @ v),
+        {"s": S, "v": V},
+        ["bf16", "fp16"],
+    ),
+    "of a product, values in fp16": (
+        lambda q, k, v: wide(softened((q @ k) * 0.2)) @ v.cast("fp32"),
+        {"q": (6, 7), "k": (7, 40), "v": ("fp16", V)},
+        ["fp16"],
+    ),
+    # what is something else
+    "not divided": (lambda s, v: wide((s - largest(s)).exp()) @ v, {"s": S, "v": V}, []),
+    "divided by a part": (lambda s, v: wide(halves(s)) @ v, {"s": S, "v": V}, []),
+    "divided by the sum of other scores": (
+        lambda s, t, v: wide((s - largest(s)).exp() / (t - largest(t)).exp().sum(-1, keepdims=True)) @ v,
+        {"s": S, "t": S, "v": V},
+        [],
+    ),
+    "divided by the largest": (
+        lambda s, v: wide((s - largest(s)).exp() / largest((s - largest(s)).exp())) @ v,
+        {"s": S, "v": V},
+        [],
+    ),
+    "divided by the sum of another scale": (
+        lambda s, v: wide((s - largest(s)).exp() / (s - largest(s)).exp2().sum(-1, keepdims=True)) @ v,
+        {"s": S, "v": V},
+        [],
+    ),
+    "rounded twice": (lambda s, v: wide(softened(s).cast("bf16")) @ v, {"s": S, "v": V}, []),
+    "rounded before it is divided": (
+        lambda s, v: (wide((s - largest(s)).exp()) / (s - largest(s)).exp().sum(-1, keepdims=True)) @ v,
+        {"s": S, "v": V},
+        [],
+    ),
+    "multiplied after it is rounded": (
+        lambda s, v: (wide(softened(s)) * 2.0 + 1.0) @ v,
+        {"s": S, "v": V},
+        [],
+    ),
+    "truncated": (lambda s, v: softened(s).cast("i32").cast("fp32") @ v, {"s": S, "v": V}, []),
+    "a largest, not a sum": (lambda s, w: (wide(softened(s)) * w).max(-1), {"s": S, "w": T}, []),
+    "over another axis": (lambda s, w: (wide(softened(s)) * w).sum(0), {"s": S, "w": T}, []),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+@pytest.mark.spec("004-084")
+def test_probabilities_that_the_program_rounds(name: str) -> None:
+    function, shapes, dtypes = ROUNDED[name]
+    assert on_a_gpu(function, shapes) == dtypes
+    assert on_a_gpu(function, shapes, "sm90") == dtypes
+    program = traced(function, **shapes)
+    result = tinyc.optimize_and_compile(program, "sm80")
+    for given in (normal_inputs(program), normal_inputs(program, 1, 5.0)):
+        emulated = result.emulate(**given)
+        assert not emulated.findings
+        for got, want in zip(emulated.outputs, evaluate(program, given), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
+
+
+def test_none_is_offered_where_scores_are_not_multiplied_again_for_nothing() -> None:
+    program = traced(ROUNDED["softmax times v"][0], s=S, v=V)
+    result = saturate(program, load_rules(), machine=LIMITS["cpu"])
+    assert result.graph is not None
+    items = View(result.graph, input_dtypes(program)).items
+    assert all(item.payload[2] is None for found in items.values() for item in found if item.head == "Stream")
+
+
+# ---- rounded probabilities, without their rounding -----------------------------------------------------------------------------------------------
 
 
 def rounded(dtype: str) -> Callable[..., Any]:

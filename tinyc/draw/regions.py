@@ -110,8 +110,9 @@ def _spell(let: Let) -> str:
             return "CAST"
         case Reduce(op, axes, _):
             return f"{op} over {', '.join(f'{axis.name}<{axis.size}' for axis in axes)}"
-        case Stream():
-            return f"softmax sum over {', '.join(f'{axis.name}<{axis.size}' for axis in let.value.axes)}"
+        case Stream(axes):
+            rounded = "" if let.value.rounded is None else f" in {let.value.rounded}"
+            return f"softmax sum{rounded} over {', '.join(f'{axis.name}<{axis.size}' for axis in axes)}"
         case BroadcastInDim(_, axes, _):
             return f"broadcast to {', '.join(axes)}"
         case Transpose(_, permutation):

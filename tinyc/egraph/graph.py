@@ -31,6 +31,7 @@ EXTRACTABLE = (
         "Cast",
         "Reduce",
         "Stream",
+        "RoundedStream",
     ),
     *("Arg", "Fill", "Alias"),
 )

@@ -128,6 +128,12 @@ VOCABULARY = Vocabulary(
         Constructor(
             "Stream", ("Ixs", "Expr", "Expr", "i64"), "Expr", "bound axes, score, weight, scale as fp32 bits"
         ),
+        Constructor(
+            "RoundedStream",
+            ("String", "Ixs", "Expr", "Expr", "i64"),
+            "Expr",
+            "dtype of the probabilities, the rest as of a Stream",
+        ),
         Constructor("Arg", ("i64",), "Buf", "an input of the program"),
         Constructor("Fill", ("String", "Ints", "Expr"), "Buf", "dtype, shape, the expression that fills it"),
         Constructor("Alias", ("Ints", "Buf"), "Buf", "the same memory under another shape"),

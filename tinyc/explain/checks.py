@@ -23,7 +23,7 @@ from .indices import NoMeaning, evaluate
 from .inputs import random_inputs
 from .scopes import Axis, mentioned
 from .tensors import Tensors, TooLarge, unravelled
-from .terms import BUFFER, Term, exceeds, fresh, subterms
+from .terms import BINDERS, BUFFER, Term, exceeds, fresh, subterms
 from .values import Scope, Valued, Values, unravelled_scope
 
 POINTS = 48
@@ -165,8 +165,8 @@ class Checker:
         if term not in self._nested:
             for each in fresh(term, self._nested):
                 inner = max((self._nested.get(arg, 1) for arg in each.operands()), default=1)
-                if each.op in ("Reduce", "Stream"):
-                    vector = each.args[1] if each.op == "Reduce" else each.args[0]
+                if each.op in BINDERS:
+                    vector = each.args[BINDERS[each.op]]
                     assert isinstance(vector, Term)
                     inner *= math.prod(extent for _, extent in _axes(vector))
                 self._nested[each] = inner
@@ -221,7 +221,9 @@ class _Kind:
 
 def _adds(term: Term, values: Values) -> bool:
     """Whether a value is added up from others, itself or in the tensor or buffer that it is an element of."""
-    if term.op in ("Stream", BUFFER) or (term.op == "Reduce" and term.args[0] in ("'SUM", "'PROD")):
+    if term.op in ("Stream", "RoundedStream", BUFFER) or (
+        term.op == "Reduce" and term.args[0] in ("'SUM", "'PROD")
+    ):
         return True
     return term.sort == "Tensor" and values.tensors.adds(term)
 

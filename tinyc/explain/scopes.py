@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from .terms import Node, Term, Whole, fresh
+from .terms import BINDERS, Node, Term, Whole, fresh
 
 Axis = tuple[int, int]
 """Id and extent."""
@@ -49,7 +49,7 @@ class Scopes:
             elif kind == "Ixs":
                 parts = (self.term(self.normal(str(part))) for part in self.whole.nodes[str(arg)][0].args)
                 vector: Axes = frozenset().union(*parts)
-                if node.op in ("Reduce", "Stream"):
+                if node.op in BINDERS:
                     bound = vector
                 else:
                     axes |= vector
@@ -68,7 +68,10 @@ def mentioned(term: Term, memo: dict[Term, Axes]) -> Axes:
                 memo[each] = frozenset({(id, extent)})
             case "Reduce", (_, Term() as axes, Term() as body):
                 memo[each] = memo[body] - memo[axes]
-            case "Stream", (Term() as axes, Term() as score, Term() as weight, _):
+            case (
+                ("Stream" | "RoundedStream"),
+                (*_, Term() as axes, Term() as score, Term() as weight, int()),
+            ):
                 memo[each] = (memo[score] | memo[weight]) - memo[axes]
             case "Subst", (Term() as vector, _):
                 memo[each] = memo[vector]  # the axes of the second are replaced

@@ -122,6 +122,9 @@ class Speller:
                 return f"{op.lower()}_{{{axes}}} {body}"
             case ("Stream", [axes, score, weight, scale]):
                 return f"stream_{{{axes}}}({score}, {weight}, scale {constant_text('fp32', int(scale))})"
+            case ("RoundedStream", [dtype, axes, score, weight, scale]):
+                of = f"{score}, {weight}, scale {constant_text('fp32', int(scale))}"
+                return f"stream_{{{axes}}}({of}, in {dtype})"
             case ("TReduce", [op, count, x]):
                 return f"{op.lower()} over the last {count} of {x}"
             case ("Unravel", [tensor, _, offset, count, tail]):

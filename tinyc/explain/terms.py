@@ -12,6 +12,9 @@ from tinyc.egraph.provenance import Language, Rows
 VECTOR, SET, BUFFER = "vec-of", "set-of", "buffer"
 """Constructors of terms that the engine has no name for: containers, and a buffer that another kernel fills."""
 
+BINDERS = {"Reduce": 1, "Stream": 0, "RoundedStream": 1}
+"""Constructors that bind axes, and which of their operands says which."""
+
 NORMAL_FORM = frozenset({"Lit", "Plus", "Ax", "FloorDiv"})
 
 

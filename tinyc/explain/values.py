@@ -20,7 +20,7 @@ from tinyc.ir.tiny import COMPARE
 from .indices import NoMeaning, evaluate
 from .scopes import Axis, mentioned
 from .tensors import Tensors, TooLarge, scalar_function, unravelled
-from .terms import BUFFER, Term, fresh
+from .terms import BINDERS, BUFFER, Term, fresh
 
 MAX_POINTS = 1 << 24
 """Of one value, sampled points times those of reductions."""
@@ -99,7 +99,7 @@ class Values:
                 return self._buffer_dtype(buffer)
             case "Within", _:
                 return DType.BOOL
-            case "Stream", _:
+            case (("Stream" | "RoundedStream"), _):
                 return DType.FP32
             case "Binary", (str(op), _, _) if op[1:] in COMPARE:
                 return DType.BOOL
@@ -167,9 +167,9 @@ class Values:
         return scope
 
     def _inner(self, term: Term, scope: Scope) -> Scope:
-        if term.op not in ("Reduce", "Stream"):
+        if term.op not in BINDERS:
             return scope
-        vector = term.args[1] if term.op == "Reduce" else term.args[0]
+        vector = term.args[BINDERS[term.op]]
         assert isinstance(vector, Term)
         axes = tuple(axis for part in vector.operands() for axis in sorted(self._free[part]))
         return scope.bind(axes)
@@ -200,7 +200,7 @@ class Values:
                 cast = numeric.cast(np.asarray(body), kind)
                 value = kind.round(numeric.reduce(str(args[0])[1:], cast, (cast.ndim - 1,), kind))
                 return value, None if known is None else np.asarray(known.all(-1))
-            case "Stream":
+            case "Stream" | "RoundedStream":
                 return self._stream(term, inner, operands)
         function = scalar_function(term, kind, self._dtypes.__getitem__)
         known = _both([mask for _, mask in operands])
@@ -209,8 +209,14 @@ class Values:
     def _stream(self, term: Term, inner: Scope, operands: Sequence[Valued]) -> Valued:
         (score, first), (weight, second) = operands
         score, weight = (np.broadcast_to(x, (*x.shape[:-1], inner.shape[-1])) for x in (score, weight))
-        scale = self.tensors.constant("fp32", int(term.args[3]))  # type: ignore[arg-type]
+        scale = self.tensors.constant("fp32", int(term.args[-1]))  # type: ignore[arg-type]
         powers = np.exp2((score - score.max(-1, keepdims=True)) * scale)
+        if term.op == "RoundedStream":
+            whole, rounding = (
+                powers / powers.sum(-1, keepdims=True),
+                self.tensors.kind(DType(str(term.args[0])[1:])),
+            )
+            powers = numeric.cast(numeric.cast(whole, rounding), self.tensors.kind(DType.FP32))
         known = _both([first, second])
         return np.asarray((powers * weight).sum(-1)), None if known is None else np.asarray(known.all(-1))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from .diagnostics import TinycError, show, show_shape
-from .dtypes import DType, from_bits
+from .dtypes import HALF, DType, from_bits
 from .explicit import AxisFacts, empty_facts, misaligned
 from .index import Affine
 from .infer import MAX_INDEX, computes, largest
@@ -273,6 +273,8 @@ def _stream(let: Let, value: Stream, kinds: Mapping[str, DType], known: Mapping[
         yield Fault("DTypeMismatch", "its score, weight, scale and result are fp32")
     if not value.axes:
         yield Fault("MalformedDocument", "it runs over 0 axes")
+    if value.rounded is not None and value.rounded not in HALF:
+        yield Fault("DTypeMismatch", f"its exponentials are rounded to {value.rounded}, not to fp16 or bf16")
     scale = known[value.scale]
     if not isinstance(scale.value, Const) or not 0 < from_bits(scale.value.bits, DType.FP32) < float("inf"):
         yield Fault(

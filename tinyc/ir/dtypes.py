@@ -35,6 +35,9 @@ class DType(enum.Enum):
         return self.value
 
 
+HALF = frozenset({DType.FP16, DType.BF16})
+"""Floats of two bytes."""
+
 _NUMPY = {
     DType.FP16: np.dtype(np.float16),
     DType.BF16: np.dtype(ml_dtypes.bfloat16),

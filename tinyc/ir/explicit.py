@@ -69,8 +69,9 @@ def with_operands(value: Value, names: Sequence[str]) -> Value:
             return Binary(op, *names)
         case Select():
             return Select(*names)
-        case Stream(axes, _, _, _):
-            return Stream(axes, *names)
+        case Stream():
+            score, weight, scale = names
+            return replace(value, score=score, weight=weight, scale=scale)
         case Reduce(op, axes, _):
             return Reduce(op, axes, *names)
         case Read() | Const() | Within():

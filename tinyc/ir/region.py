@@ -137,12 +137,17 @@ class Stream:
 
     The running maximum and the running sum are rescaled when the maximum grows (document 004 §6.6, R4's bridge;
     Milakov and Gimelshein, arXiv 1805.02867). ``score``, ``weight`` and ``scale`` are fp32 lets; ``scale`` is a
-    positive Const. A row of which every score is -inf gives NaN, as the two-pass form does."""
+    positive Const. A row of which every score is -inf gives NaN, as the two-pass form does.
+
+    With ``rounded``, fp16 or bf16, the exponentials are divided by their sum over ``axes`` and rounded to that dtype
+    before they meet the weight: the softmax of a program in that dtype, with its rounding. That takes two walks over
+    the scores, the first of them for their maximum and their sum."""
 
     axes: tuple[Axis, ...]
     score: str
     weight: str
     scale: str
+    rounded: DType | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from .args import NON_FINITE
 from .diagnostics import show
-from .dtypes import DType, from_bits
+from .dtypes import HALF, DType, from_bits
 from .explicit import is_loadable, is_positional, occurring
 from .index import Affine
 from .infer import computes
@@ -352,7 +352,7 @@ class ExprReader:
         return self.emit(x.dtype, Binary("MUL", x.let, y.let), self.meet(found, path))
 
     def _stream(self, given: dict[str, Any], path: str, name: str | None) -> Operand:
-        check_keys(given, path, ("axes", "score", "weight", "scale"), ("dtype",))
+        check_keys(given, path, ("axes", "score", "weight", "scale"), ("dtype", "rounded"))
         axes = self._bind(given["axes"], f"{path}.axes")
         score, weight, scale = (
             self.operand(given[key], f"{path}.{key}", DType.FP32) for key in ("score", "weight", "scale")
@@ -367,9 +367,15 @@ class ExprReader:
             why = f"its scale is {show(given['scale'])}: the running maximum bounds nothing then"
             suggestion = "use a positive constant as scale, and negate the score where it must be negative"
             raise refused(f"{path}.scale", why, suggestion, "NonAssociativeTransform")
+        rounded = dtype_or_none(given.get("rounded"))
+        if "rounded" in given and rounded not in HALF:
+            why = f"its exponentials are rounded to {show(given['rounded'])}"
+            raise refused(
+                f"{path}.rounded", why, "round them to fp16 or bf16, or leave the key out", "DTypeMismatch"
+            )
         over = {axis for part in (score, weight) for axis, _ in part.axes} - {axis.name for axis in axes}
         free = tuple((axis, size) for axis, size in self.sizes.items() if axis in over)
-        made = self.emit(DType.FP32, Stream(axes, score.let, weight.let, scale.let), free, name)
+        made = self.emit(DType.FP32, Stream(axes, score.let, weight.let, scale.let, rounded), free, name)
         self._once(axes, f"{[axis.name for axis in axes]} of {score.let}", f"{path}.axes")
         return made
 

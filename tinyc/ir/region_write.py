@@ -239,9 +239,10 @@ class _Writer:
                 names = [axis.name for axis in axes]
                 given = {"op": op.lower(), "axes": names, "init": init, "dtype": let.dtype.value}
                 return {"reduce": {**given, "body": self.operand(body, bare=True)}}
-            case Stream(axes, score, weight, scale):
+            case Stream(axes, score, weight, scale, rounded):
                 parts = {"score": score, "weight": weight, "scale": scale}
                 shown = {key: self.operand(name, bare=True) for key, name in parts.items()}
+                shown |= {} if rounded is None else {"rounded": rounded.value}
                 return {"stream": {"axes": [axis.name for axis in axes], "dtype": let.dtype.value, **shown}}
             case BroadcastInDim(x, wide, places):
                 shape = [self.sizes[axis] for axis in wide]

@@ -152,8 +152,12 @@ def _form(lets: Mapping[str, Let], root: str) -> tuple[tuple[object, ...], tuple
                 parts = (str(renamed(index)), low, high)
             case Reduce(op, bound, _):
                 parts = (op, *parts, *(axes.setdefault(item.name, f"x{len(axes)}") for item in bound))
-            case Stream(bound, _, _, _):
-                parts = (*parts, *(axes.setdefault(item.name, f"x{len(axes)}") for item in bound))
+            case Stream(bound):
+                parts = (
+                    value.rounded,
+                    *parts,
+                    *(axes.setdefault(item.name, f"x{len(axes)}") for item in bound),
+                )
             case _:
                 parts = (getattr(value, "op", getattr(value, "bits", None)), *parts)
         found.append((type(value).__name__, lets[name].dtype, parts))

@@ -46,7 +46,8 @@ def walk_of(region: Region) -> Walk | None:
     _, first = streams[0]
     for _, value in streams[1:]:
         same_scale = lets[value.scale].value == lets[first.scale].value
-        if value.axes != first.axes or value.score != first.score or not same_scale:
+        same_walk = (value.axes, value.score, value.rounded) == (first.axes, first.score, first.rounded)
+        if not same_walk or not same_scale:
             return None
     free = free_axes(region)
     iters = [axis.name for axis in region.iters]

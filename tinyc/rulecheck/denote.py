@@ -116,6 +116,10 @@ class Evaluator:
                 (s, p), (w, q) = self._rows(score, bound), self._rows(weight, bound)
                 mask = _both(p, q)
                 return domain.stream(s, w, scale), None if mask is None else np.asarray(mask.all(axis=-1))
+            case "RoundedStream", (dtype, bound, score, weight, scale):
+                (s, p), (w, q) = self._rows(score, bound), self._rows(weight, bound)
+                mask, value = _both(p, q), domain.rounded_stream(dtype, s, w, scale)
+                return value, None if mask is None else np.asarray(mask.all(axis=-1))
             case (("At" | "Read"), (source, index)):
                 return self._element(source, index)
             case "Fill", (_, shape, x):

@@ -4,6 +4,6 @@ BUILTIN = frozenset(
     ["Lit", "Plus", "Ax", "FloorDiv", "IAdd", "IScale", "IDiv", "DivAcc", "DivEnd", "Subst", "Ravel",
      "Input", "Imm", "TUnary", "TBinary", "TWhere", "TCast", "TReduce", "Reshape", "Permute", "Expand", "Pad", "Shrink",
      "Flip", "View", "Valid",
-     "At", "Read", "Const", "Within", "Unary", "Binary", "Select", "Cast", "Reduce", "Stream", "Arg", "Fill", "Alias",
+     "At", "Read", "Const", "Within", "Unary", "Binary", "Select", "Cast", "Reduce", "Stream", "RoundedStream", "Arg", "Fill", "Alias",
      "Out", "Unravel"]
 )  # fmt: skip

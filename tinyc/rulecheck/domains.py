@@ -71,6 +71,17 @@ class Domain(ABC):
         top = self.fold("MAX", "fp32", score)[..., None] if score.shape[-1] > 1 else score
         power = self.binary("MUL", "fp32", self.binary("SUB", "fp32", score, top), self.const("fp32", scale))
         terms = self.binary("MUL", "fp32", self.unary("EXP2", "fp32", power), weight)
+        return self._total(terms)
+
+    def rounded_stream(self, dtype: str, score: Array, weight: Array, scale: int) -> Array:
+        """sum over the last axis of fp32(dtype(e / sum e)) * w with e = exp2((s - max s) * c)."""
+        top = self.fold("MAX", "fp32", score)[..., None] if score.shape[-1] > 1 else score
+        power = self.binary("MUL", "fp32", self.binary("SUB", "fp32", score, top), self.const("fp32", scale))
+        e = self.unary("EXP2", "fp32", power)
+        rounded = self.cast("fp32", dtype, self.binary("FDIV", "fp32", e, self._total(e)[..., None]))
+        return self._total(self.binary("MUL", "fp32", self.cast(dtype, "fp32", rounded), weight))
+
+    def _total(self, terms: Array) -> Array:
         return self.fold("SUM", "fp32", terms) if terms.shape[-1] > 1 else terms[..., 0]
 
 

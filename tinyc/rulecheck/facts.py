@@ -221,7 +221,7 @@ class Facts:
                 return self.dtype(b)
             case (("Valid" | "Within"), _):
                 return "bool"
-            case "Stream", _:
+            case (("Stream" | "RoundedStream"), _):
                 return "fp32"
             case "Unravel", (x, *_):
                 return self.dtype(x)
@@ -288,7 +288,7 @@ class Facts:
                 return frozenset[Term]().union(*(self.free(each) for each in args if isinstance(each, Term)))
             case "Reduce", (_, bound, x):
                 return self.free(x) - self.axes_of(bound)
-            case "Stream", (bound, score, weight, _):
+            case (("Stream" | "RoundedStream"), (*_, bound, score, weight, _)):
                 return (self.free(score) | self.free(weight)) - self.axes_of(bound)
             case "Unravel", (_, _, offset, _, tail):
                 return self.axes_of((offset, *tail))

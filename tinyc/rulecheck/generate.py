@@ -36,6 +36,7 @@ DRAWS = 12
 
 PREREQUISITES: Mapping[tuple[str, int], tuple[int, ...]] = {
     ("At", 1): (0,), ("Read", 1): (0,), ("Reduce", 2): (1,), ("Stream", 1): (0,), ("Stream", 2): (0, 1),
+    ("RoundedStream", 2): (1,), ("RoundedStream", 3): (1, 2),
     ("Permute", 1): (0,), ("Permute", 2): (1,), ("Reshape", 1): (0,), ("Expand", 1): (0,), ("Expand", 2): (1,),
     ("Pad", 1): (0,), ("Pad", 2): (1,), ("Pad", 3): (1,), ("Pad", 4): (0,),
     ("Shrink", 1): (0,), ("Shrink", 2): (1,), ("Shrink", 3): (2,), ("Shrink", 4): (3,),
@@ -202,7 +203,7 @@ def _unknown(attempt: Attempt, head: str, name: str) -> Term:
 def _ixs(attempt: Attempt, name: str, uses: Uses) -> tuple[Term, ...]:
     rng = attempt.rng
     for step, position in uses:
-        if (step.head, position) in (("Reduce", 1), ("Stream", 0)):
+        if (step.head, position) in (("Reduce", 1), ("Stream", 0), ("RoundedStream", 1)):
             return attempt.binder()
     for step, position in uses:
         needs = PREREQUISITES.get((step.head, position), ())

@@ -18,7 +18,7 @@ MAX_CONSTRUCTORS = 4
 """On a left-hand side (rules/README.md, law 5)."""
 
 ARITHMETIC = frozenset(
-    ["Unary", "Binary", "Cast", "Reduce", "Stream", "TUnary", "TBinary", "TCast", "TReduce"]
+    ["Unary", "Binary", "Cast", "Reduce", "Stream", "RoundedStream", "TUnary", "TBinary", "TCast", "TReduce"]
 )
 """Constructors whose value depends on the dtype."""
 

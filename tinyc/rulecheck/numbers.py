@@ -164,6 +164,7 @@ _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
     ("Valid", 2): _choice(0, 1, -1, 2), ("Valid", 3): _choice(1, 2, 0, 3),
     ("Within", 1): _border, ("Within", 2): _border,
     ("Stream", 3): lambda attempt, step: attempt.rng.choice(_SCALES),
+    ("RoundedStream", 4): lambda attempt, step: attempt.rng.choice(_SCALES),
     ("Unravel", 3): _upto(1),
     ("Out", 0): _choice(0, 1),
     **{("Product", k): _choice(1, 3, 17, 64, 100, 128, 512, 1000, 4096, 4096) for k in (1, 2, 3, 7)},

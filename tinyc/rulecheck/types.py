@@ -151,6 +151,10 @@ class Types:
                 self._same(args[1], fp32)
                 self._same(args[2], fp32)
                 self._same(out, fp32)
+            case "RoundedStream":
+                self._same(args[2], fp32)
+                self._same(args[3], fp32)
+                self._same(out, fp32)
             case "Cast" | "TCast" | "Const" | "Imm":
                 self._same(args[0], out)
             case "Fill":

@@ -242,6 +242,13 @@ def _stream(facts: Facts, bound: tuple[Term, ...], score: Term, weight: Term, sc
     _need(0 < scale < INFINITY, "the scale of a stream is not positive and finite")
 
 
+def _rounded_stream(
+    facts: Facts, dtype: str, bound: tuple[Term, ...], score: Term, weight: Term, scale: int
+) -> None:
+    _need(dtype in ("fp16", "bf16"), "a rounded stream rounds to neither fp16 nor bf16")
+    _stream(facts, bound, score, weight, scale)
+
+
 def _fill(facts: Facts, dtype: str, shape: tuple[int, ...], x: Term) -> None:
     _dtype(dtype)
     _need(facts.dtype(x) == dtype, "a buffer is filled with another dtype than its own")
@@ -270,5 +277,5 @@ WELL_FORMED: Mapping[str, Callable[..., None]] = {
     "Reshape": _reshape, "Permute": _permute, "Expand": _expand, "Pad": _pad, "Shrink": _shrink, "Flip": _flip,
     "View": _view, "Valid": _valid,
     "At": _at, "Read": _read, "Const": _const, "Unary": _unary, "Binary": _binary, "Select": _select,
-    "Cast": _cast, "Reduce": _reduce, "Stream": _stream, "Fill": _fill, "Alias": _alias, "Unravel": _unravel,
+    "Cast": _cast, "Reduce": _reduce, "Stream": _stream, "RoundedStream": _rounded_stream, "Fill": _fill, "Alias": _alias, "Unravel": _unravel,
 }  # fmt: skip

@@ -159,7 +159,7 @@ static __device__ __forceinline__ void multiply_fp16(float (&sums)[ROWS][COLUMNS
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_6f80bcaf4ecf(
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_3ac4bd522556(
     const unsigned short* __restrict__ in0,
     const unsigned short* __restrict__ in1,
     const unsigned short* __restrict__ in2,
@@ -287,7 +287,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_6f80bcaf4ecf(
         }
       }
     }
-    // the sums: exponentials, from the registers that they are in, times the values, 16 columns at a time
+    // the sums: weights, from the registers that they are in, times the values, 16 columns at a time
     {
       unsigned int p[1][4], b[4][4];
       ldmatrix_blocks_trans<4, 32, 0, 0, 0>(b, v_at);
