@@ -63,6 +63,19 @@ def test_rows_may_be_the_last_axis_of_the_output() -> None:
     check(region, arrays(region))
 
 
+@pytest.mark.parametrize("dtype", (F16, BF16))
+@pytest.mark.parametrize("shape", SHAPES[1:6])
+def test_probabilities_that_are_rounded_are_written_out(shape: tuple[int, int, int], dtype: DType) -> None:
+    """The rules offer none for the CPU; a Region that holds one is computed as the reductions that it stands for. A quotient
+    at a border between two numbers may be rounded either way."""
+    region = attention(*shape, rounded=dtype)
+    given = arrays(region, 3.0)
+    assert generate(region, LOOPS).algo == "loops"
+    step = 2.0**-10 if dtype is F16 else 2.0**-7
+    largest = np.abs(given["V"]).max()
+    compare(region, given, rtol=2e-5, atol=2e-6 + float(step * largest * 0.01))
+
+
 # ---- values: what grows, what is infinite, what is no number ------------------------------------------------------
 
 

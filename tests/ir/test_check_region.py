@@ -74,7 +74,10 @@ def added(*lets: Let) -> Callable[[Region], Region]:
 
 
 def streamed(
-    score: DType = F32, scale: Any = None, axes: tuple[Axis, ...] = (Axis("s", 5),)
+    score: DType = F32,
+    scale: Any = None,
+    axes: tuple[Axis, ...] = (Axis("s", 5),),
+    rounded: DType | None = None,
 ) -> Callable[[Region], Region]:
     factor = Const(to_bits(1.0, F32)) if scale is None else scale
     return added(
@@ -82,7 +85,7 @@ def streamed(
         Let("score", score, Cast("score0")),
         Let("one", F32, Const(to_bits(1.0, F32))),
         Let("scale", F32, factor),
-        Let("stream", F32, Stream(axes, "score", "one", "scale")),
+        Let("stream", F32, Stream(axes, "score", "one", "scale", rounded)),
     )
 
 
@@ -128,6 +131,7 @@ FAULTS: dict[str, tuple[Callable[[Region], Region], str]] = {
     "no scale": (streamed(scale=Read("X", (axis("i"), lit(0)))), "NonAssociativeTransform"),
     "infinite scale": (streamed(scale=Const(to_bits(float("inf"), F32))), "NonAssociativeTransform"),
     "fp16 score": (streamed(score=F16), "DTypeMismatch"),
+    "rounded to fp32": (streamed(rounded=F32), "DTypeMismatch"),
     "no stream axes": (streamed(axes=()), "MalformedDocument"),
     "shape": (output(shape=(4, 6)), "AxisAlignmentMismatch"),
     "stored dtype": (output(dtype=F16), "DTypeMismatch"),
@@ -174,6 +178,7 @@ def test_no_fault_in_either_form(name: str) -> None:
 
 def test_a_stream_is_none() -> None:
     assert fault(streamed()(softmax())) is None
+    assert fault(streamed(rounded=F16)(softmax())) is None
 
 
 def test_streams_over_one_score_share_their_axes() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import region_documents as docs
@@ -28,6 +29,7 @@ from region_documents import (
 
 import tinyc
 from tinyc.codegen.playback import evaluate_region
+from tinyc.codegen.streams import without_streams
 from tinyc.extract.base import base_program
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.dtypes import DType, from_bits
@@ -343,6 +345,23 @@ def test_a_stream_round_trips() -> None:
     power = np.exp2((x["S"] - x["S"].max(axis=1, keepdims=True)) * 1.5)
     want = power @ x["V"] / power.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(evaluate_region(region, x)["O"], want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("rounded", "numpy"), [("fp16", np.float16), ("bf16", ml_dtypes.bfloat16)])
+def test_a_stream_that_rounds_round_trips(rounded: str, numpy: Any) -> None:
+    weight = read("V", "k", "n")
+    stream = {"axes": ["k"], "score": read("S", "m", "k"), "weight": weight, "scale": 1.5, "rounded": rounded}
+    inputs, out = [buffer("S", "fp32", [3, 8]), buffer("V", "fp32", [8, 2])], [buffer("O", "fp32", [3, 2])]
+    region = region_from_json(document("stream", ["m", "n"], inputs, out, [let("o", {"stream": stream})]))
+    round_trip(region)
+    x = {name: array / np.float32(7) for name, array in integers(region).items()}
+    power = np.exp2((x["S"] - x["S"].max(axis=1, keepdims=True)) * np.float32(1.5))
+    shares = power / power.sum(axis=1, keepdims=True)
+    got = evaluate_region(region, x)["O"]
+    np.testing.assert_allclose(got, shares.astype(numpy).astype(np.float32) @ x["V"], rtol=1e-6, atol=1e-6)
+    assert np.abs(got - shares @ x["V"]).max() > 1e-5
+    plain = evaluate_region(without_streams(region), x)["O"]
+    np.testing.assert_allclose(got, plain, rtol=1e-6, atol=1e-6)
 
 
 def test_thousands_of_lets_round_trip() -> None:

@@ -161,6 +161,17 @@ def test_a_stream_of_negative_scale_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("rounded", ["fp32", "i32", "half a float", None, 16])
+def test_a_stream_rounds_to_fp16_or_bf16_or_not_at_all(rounded: Any) -> None:
+    stream = {"axes": ["k"], "score": read("S", "m", "k"), "weight": 1.0, "scale": 1.0, "rounded": rounded}
+    out = [buffer("O", "fp32", [3])]
+    error = refusal(
+        document("stream", ["m"], [buffer("S", "fp32", [3, 8])], out, [let("o", {"stream": stream})])
+    )
+    assert error.kind == "DTypeMismatch"
+    assert error.at["value"] == "region[0].lets[0].expr.stream.rounded"
+
+
 def test_sizes_of_reduce_axes_must_agree() -> None:
     body = {"mul": [read("A", "i", "k"), read("B", "k")]}
     inputs = [buffer("A", "fp32", [4, 8]), buffer("B", "fp32", [9])]
