@@ -97,7 +97,8 @@ def item_work(
     """The work of evaluating one item wherever its class is needed in a kernel, its operands not counted.
 
     A contraction is tiled over the kernel's output axes, or over those and the axes of a scan ("scanned"); of "rows" it is
-    there at other places of the row. Of a stream's two products the second is tiled as well, unless a reduction encloses it.
+    there at other places of the row. Of a stream's two products the second is tiled as well, unless a reduction encloses it or
+    its scores are "walked" as they are.
     ``schedule``: how a tiled contraction runs. Of a Read, ``moved``: bytes of its buffer; ``gathered``: elements that the
     tiles of a contraction load by it, one by one.
     """
@@ -120,7 +121,12 @@ def item_work(
     if item.head == "Stream":
         scan, weights = (view.free[child] for child in item.children)
         count = points((*view.free[cls], *bound_axes(item)))
-        if outside(view.free[cls]) and scan - weights and weights - scan - frozenset(bound_axes(item)):
+        if (
+            how != "walked"
+            and outside(view.free[cls])
+            and scan - weights
+            and weights - scan - frozenset(bound_axes(item))
+        ):
             return _product(2 * count, view, item.children[1:]) + Work(values=2)
         return Work(ops=weight("Stream") * count, values=1)
     if item.head == "Reduce":
@@ -158,21 +164,22 @@ def apart(index: tuple[Affine, ...]) -> bool:
 def rescored(view: View, scan: Item) -> Work:
     """What the second walk over some scores takes to have them again: the product that they come from, where there is one.
     The few operations between are left out."""
+    for cls, item in products_beneath(view, scan):
+        return _product(2 * points((*view.free[cls], *bound_axes(item))), view, item.children)
+    return Work()
+
+
+def products_beneath(view: View, scan: Item) -> Iterator[tuple[str, Item]]:
+    """The products that scores are computed from, behind elementwise operations."""
     seen, pending = set(scan.children), [*scan.children]
     while pending:
         cls = pending.pop()
-        items = view.items.get(cls, ())
-        products = [
-            item for item in items if item.head == "Contract" and set(bound_axes(scan)) & view.free[cls]
-        ]
-        if products:
-            flops = 2 * points((*view.free[cls], *bound_axes(products[0])))
-            return _product(flops, view, products[0].children)
-        for item in items:
+        for item in view.items.get(cls, ()):
+            if item.head == "Contract" and set(bound_axes(scan)) & view.free[cls]:
+                yield cls, item
             inner = [child for child in item.children if item.head not in REDUCING and child not in seen]
             pending += inner
             seen.update(inner)
-    return Work()
 
 
 def _product(flops: float, view: View, operands: tuple[str, ...]) -> Work:

@@ -162,7 +162,7 @@ class Problem:
         read = self.fetched(key, item) if summed else 0.0
         if self.tiling is not None and summed and not outputs:
             return replace(work, block_ops=work.ops, block_bytes=read)
-        blocks = self.tiling is not None and how == "loops"
+        blocks = self.tiling is not None and how in LOOPED
         if shape is None or not (blocks or looped(item, work)):
             return work
         shape = [size for size in shape if size > 1]  # others have no axis
@@ -178,7 +178,7 @@ class Problem:
 
     def shaped(self, item: Item, how: How) -> bool:
         """Whether :meth:`work` of an item may differ with the shape that a kernel fills."""
-        return item.head in ("Reduce", "Contract") or (self.tiling is not None and how == "loops")
+        return item.head in ("Reduce", "Contract") or (self.tiling is not None and how in LOOPED)
 
     def fetched(self, key: Key, item: Item) -> float:
         """The bytes of the elements that a Read fetches into a GPU's block, each as often as it is computed."""

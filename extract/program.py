@@ -20,6 +20,7 @@ from .greedy import extract, improve, rough
 from .problem import Problem
 from .regions import Built, build
 from .report.decisions import Deferred, Known, Later, decide, no_decisions
+from .streams import walked_on_matrix_units
 from .uncollected import uncollected
 from .view import View, input_dtypes
 
@@ -81,6 +82,8 @@ def extract_program(
     if graph is None or len(graph.outputs) != len(program.outputs):
         return Found(None, {}, (), None)
     view = View(graph, input_dtypes(program))
+    if model.hardware.sms:
+        view = walked_on_matrix_units(view)
     malformed = tuple(dict.fromkeys(view.malformed))
 
     def wrong(region: Region) -> str | None:

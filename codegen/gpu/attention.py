@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from tinyc.ir.dtypes import DType
 from tinyc.ir.region import Const, Let, Reduce, Region, Select, Stream, Within, free_axes, operands
+from tinyc.ir.streams import ONE, WIDEST
 
 from ..prepare import linear, simplify
 from .ir import Ring
@@ -26,14 +27,8 @@ WARPS = 4
 COLUMNS = 64
 """Points of n in a tile."""
 
-WIDEST = 256
-"""Points of d, and of e, that fit: the sums of 16 rows take half of a lane's registers."""
-
 ENOUGH = 108
 """Blocks that fill a machine: with fewer, each takes half as many rows."""
-
-ONE = 0x3F800000
-"""1.0 in fp32."""
 
 
 @dataclass(frozen=True)

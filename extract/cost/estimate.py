@@ -24,7 +24,7 @@ from tinyc.ir.region import (
     operands,
 )
 from tinyc.ir.rows import kept_rows
-from tinyc.ir.streams import Walk, walk_of
+from tinyc.ir.streams import Walk, walk_on
 from tinyc.ir.tiny import ROUNDED
 
 from .hardware import Hardware
@@ -61,7 +61,7 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
     types = {ref.name: ref.dtype for ref in region.inputs}
     place = {axis.name: number for number, axis in enumerate(region.iters)}
     schedule = schedule_of(region, plan, hardware.limits) if hardware.sms else None
-    walk = walk_of(region)
+    walk = walk_on(region, hardware.limits.arch)
     tiled = _tiled_lets(region, plan, walk)
     scanned: set[tuple[str, tuple[Axis, ...]]] = set()
     rescored = _rescored(region, free)

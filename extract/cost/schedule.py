@@ -12,7 +12,7 @@ from tinyc.ir.region import Region
 from tinyc.ir.resources import THREADS, Limits, element_bytes, resources, smem_bytes, unit_of
 from tinyc.ir.rows import common_sums, kept_rows
 from tinyc.ir.schedule_names import Scope
-from tinyc.ir.streams import walk_of
+from tinyc.ir.streams import walk_on
 from tinyc.ir.units import WARP, Unit
 
 LOOP_REGISTERS = 32
@@ -168,7 +168,7 @@ def schedule_of(region: Region, plan: Plan, limits: Limits) -> Schedule | None:
     scope = Scope(plan, region)
     taken = resources(plan, region, limits)
     vector = taken.vector_bytes or element_bytes(plan, scope)
-    if (walk := walk_of(region)) is not None:
+    if (walk := walk_on(region, limits.arch)) is not None:
         outer, rows, columns = (
             math.prod(axis.size for axis in axes) for axes in (walk.outer, walk.rows, walk.axes)
         )

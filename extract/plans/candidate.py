@@ -18,7 +18,7 @@ from tinyc.ir.region import Axis, Region, row_axis
 from tinyc.ir.resources import Limits, rounded, staged
 from tinyc.ir.schedule import known_choice
 from tinyc.ir.schedule_names import Scope
-from tinyc.ir.streams import walk_of
+from tinyc.ir.streams import walk_on
 
 Problem = tuple[Argument, ...]
 """A constructor of sort ``Problem`` and its arguments, as rules/schema.egg explains them:
@@ -88,7 +88,8 @@ def problem_of(region: Region, roles: Contraction | None, limits: Limits) -> Pro
 
 def fold_problem(region: Region, limits: Limits) -> Problem | None:
     """The problem that ``region`` is as loops whose threads share sums. None: a GPU has none to share."""
-    fold = fold_of(region) if limits.arch != "cpu" and walk_of(region) is None else None
+    looped = limits.arch != "cpu" and walk_on(region, limits.arch) is None
+    fold = fold_of(region) if looped else None
     if fold is None:
         return None
     last = row_axis(region)

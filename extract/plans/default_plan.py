@@ -18,7 +18,7 @@ from tinyc.ir.folds import fold_of
 from tinyc.ir.plan import Contraction, Extracted, Plan
 from tinyc.ir.region import Region, row_axis
 from tinyc.ir.resources import THREADS, Limits, unit_of
-from tinyc.ir.streams import walk_of
+from tinyc.ir.streams import walk_on
 from tinyc.ir.units import UNITS, WARP, Unit
 
 from ..cost.hardware import Hardware
@@ -145,7 +145,7 @@ def _shared(region: Region, hardware: Hardware) -> Plan | None:
     """Where each point has sums for itself, and there are too few of them to keep the machine busy, a block's threads share
     one, or each warp's; None where there are more, or they are too short."""
     limits, results = hardware.limits, math.prod(item.size for item in region.iters)
-    fold = fold_of(region) if walk_of(region) is None else None
+    fold = fold_of(region) if walk_on(region, limits.arch) is None else None
     if fold is None or results >= hardware.sms * hardware.busy_warps * WARP:
         return None
     for share in (THREADS, WARP):

@@ -10,7 +10,7 @@ from tinyc.egraph.saturate import Saturation
 from tinyc.ir.diagnostics import Diagnostic
 from tinyc.ir.plan import Extracted, Plan
 from tinyc.ir.region import Reduce, Region
-from tinyc.ir.streams import walk_of
+from tinyc.ir.streams import walk_on
 
 from ..cost.estimate import Estimate, estimate
 from ..cost.hardware import Hardware
@@ -158,7 +158,7 @@ def _kernel(
         out.name,
         out.dtype.value,
         out.shape,
-        _schedule(region, plan),
+        _schedule(region, plan, model.hardware.limits.arch),
         found.flops,
         found.bytes,
         found.time_s,
@@ -172,14 +172,14 @@ def _kernel(
     )
 
 
-def _schedule(region: Region, plan: Plan) -> str:
-    return "stream" if plan.algo == "loops" and walk_of(region) is not None else plan.algo
+def _schedule(region: Region, plan: Plan, arch: str) -> str:
+    return "stream" if plan.algo == "loops" and walk_on(region, arch) is not None else plan.algo
 
 
 def _plan(region: Region, plan: Plan, found: Estimate, model: CostModel) -> PlanReport:
     """What the Plan says, and what the cost model takes the kernel to need."""
     choices = dict(plan.algo_choice)
-    algorithm = _schedule(region, plan)
+    algorithm = _schedule(region, plan, model.hardware.limits.arch)
     if plan.algo == "contraction":
         algorithm = choices.get("conv") or choices.get("matmul") or algorithm
     given = PlanReport(

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .dtypes import DType
-from .region import Axis, Binary, Let, Reduce, Region, Stream, free_axes, operands
+from .dtypes import HALF, DType
+from .region import Axis, Binary, Cast, Const, Let, Read, Reduce, Region, Select, Stream, free_axes, operands
+
+WIDEST = 256
+"""Points of what scores are summed over, and of what is weighted, that matrix units walk: the sums of 16 rows take half of a
+lane's registers."""
+
+
+ONE = 0x3F800000
+"""1.0 in fp32."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,41 @@ def walk_of(region: Region) -> Walk | None:
         tuple(axis for axis in region.iters if axis.name in rows),
         product,
     )
+
+
+def walk_on(region: Region, arch: str) -> Walk | None:
+    """The walk by which a target computes every Stream of ``region``, None where it computes them in loops. A GPU walks on
+    matrix units: scores that are sums of products of fp16, or of bf16, and values of the same type."""
+    walk = walk_of(region)
+    return walk if walk is None or arch == "cpu" or _on_matrix_units(region, walk) else None
+
+
+def _on_matrix_units(region: Region, walk: Walk) -> bool:
+    lets = {let.name: let for let in region.lets}
+    weights = [(let.value, wide) for let, wide in walk.streams if not _is_one(lets, let.value)]
+    reduces = sum(isinstance(let.value, Reduce) for let in region.lets)
+    if walk.product is None or reduces != 1 or len(weights) != 1:
+        return False
+    ((stream, wide),) = weights
+    assert isinstance(stream, Stream)
+    types = {ref.name: ref.dtype for ref in region.inputs}
+    loaded = {_loaded(lets, types, name) for name in (walk.product.lhs, walk.product.rhs, stream.weight)}
+    sizes = [math.prod(axis.size for axis in axes) for axes in (walk.product.axes, wide)]
+    rounded = {stream.rounded} - {None}
+    return len(loaded | rounded) == 1 and loaded <= HALF and bool(wide) and max(sizes) <= WIDEST
+
+
+def _is_one(lets: Mapping[str, Let], stream: object) -> bool:
+    weight = lets[stream.weight].value if isinstance(stream, Stream) else None
+    return isinstance(weight, Const) and weight.bits == ONE
+
+
+def _loaded(lets: Mapping[str, Let], types: Mapping[str, DType], name: str) -> DType | None:
+    """The type of the elements that a value is, behind conversions and guards; None of what is computed."""
+    value = lets[name].value
+    while isinstance(value, Cast | Select):
+        value = lets[value.x if isinstance(value, Cast) else value.then].value
+    return types[value.tensor] if isinstance(value, Read) else None
 
 
 def _product(
