@@ -11,9 +11,10 @@ from tinyc.egraph.graph import Argument
 from tinyc.ir.folds import Fold
 from tinyc.ir.index import Affine
 from tinyc.ir.resources import THREADS, Limits
+from tinyc.ir.streams import WALK, Extents
 from tinyc.ir.units import UNITS, WARP, Unit, unit_name
 
-from .choice import on_matrix_units, rounded
+from .choice import bound_axes, on_matrix_units, rounded
 from .cost.schedule import Schedule, attainment, gathered, loops, streaming
 from .plans.candidate import Candidate, block_of, decoded, kind_name
 from .view import LEVEL, Item, View, axis_extent, axis_id
@@ -60,9 +61,10 @@ class Tiling:
     def walk(self, item: Item) -> Schedule:
         """How a Stream runs: the rows of scores are cut into blocks."""
         scan, weight = (self.view.free[child] for child in item.children)
-        columns = math.prod(map(axis_extent, item.payload[0]))  # type: ignore[call-overload]
-        outer, rows = (math.prod(map(axis_extent, axes)) for axes in (scan & weight, scan - weight))
-        return streaming(outer, rows, columns, self.limits.access_bytes)
+        bound = frozenset[str](bound_axes(item))
+        groups = (scan & weight, scan - weight, bound, frozenset[str](), weight - scan - bound)
+        sizes = (math.prod(map(axis_extent, axes)) for axes in groups)
+        return streaming(Extents(*sizes), *WALK, self.limits.access_bytes, self.limits.arch)
 
     def loops(self, shape: Sequence[int], size: int = 0, folds: Iterable[Fold] = ()) -> Iterator[Schedule]:
         """The ways to run loops over ``shape``: the candidates of its last axis; one point a thread where there are none.

@@ -12,7 +12,7 @@ from tinyc.ir.dtypes import DType
 from tinyc.ir.index import Affine
 from tinyc.ir.units import WARP
 
-from ..gpu.attention import COLUMNS, WARPS, Attention
+from ..gpu.attention import Attention
 from ..gpu.ir import Ring
 from ..gpu.operand import Group
 from . import epilogue, scalar
@@ -49,13 +49,14 @@ class _Flash:
             found.region, found.weighted, width, dict.fromkeys(found.totals, "row_total")
         )
         self.index = self.rest.index
-        threads = WARPS * WARP
+        self.columns = found.tile[1]
+        threads = found.warps * WARP
         q, k, v = found.rings
         e, d = found.rings[1].columns, found.rings[2].columns
         parts = (
-            (found.q, q, "m", "e", (found.tile, e)),
-            (found.k, k, "e", "n", (e, COLUMNS)),
-            (found.v, v, "d", "n", (d, COLUMNS)),
+            (found.q, q, "m", "e", (found.tile[0], e)),
+            (found.k, k, "e", "n", (e, self.columns)),
+            (found.v, v, "d", "n", (d, self.columns)),
         )
         self.copies = [
             Copy(source, ring, found.start(number), threads, own, tile, self.scores.indices, deep)
@@ -64,7 +65,7 @@ class _Flash:
         self.dtype = found.q.dtype
         self.pitch = epilogue.padded(found.wide[1])
         self.slab = 4 * (16 * self.pitch + 16)
-        self.shared = max(found.start(2) + v.slot_bytes, WARPS * self.slab)
+        self.shared = max(found.start(2) + v.slot_bytes, found.warps * self.slab)
         self.used = self.scores.used | self.rest.used | {"maximum", "power_of_two", "copy_groups", "vector"}
         self.used |= {"ldmatrix4", "ldmatrix4_trans", f"multiply_{self.dtype}", f"pair_{self.dtype}"}
         self.used |= {scalar.LOAD[self.dtype]} if found.exact else set()
@@ -81,7 +82,7 @@ class _Flash:
         tiles, _ = found.tiles
         lines = [
             f"const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};",
-            f"const int m0 = (int)blockIdx.x % {tiles} * {found.tile}, batch = (int)blockIdx.x / {tiles};",
+            f"const int m0 = (int)blockIdx.x % {tiles} * {found.tile[0]}, batch = (int)blockIdx.x / {tiles};",
             "const int e0 = 0, d0 = 0;  // all of e and d are in a tile",
             *self.scores.decoded("batch", found.batch.axes),
         ]
@@ -93,7 +94,7 @@ class _Flash:
 
     def walk(self) -> list[str]:
         found = self.found
-        blocks, columns, wide = found.rows // 16, COLUMNS // 8, found.wide[1] // 8
+        blocks, columns, wide = found.rows // 16, self.columns // 8, found.wide[1] // 8
         scale = scalar.constant(found.scale, DType.FP32)
         lines = [
             f"float o[{blocks}][{wide}][4] = {{}};  // sums of exponentials times v",
@@ -133,7 +134,7 @@ class _Flash:
         body += [
             "// the sums: weights, from the registers that they are in, times the values, 16 columns at a time"
         ]
-        for step in range(COLUMNS // 16):
+        for step in range(self.columns // 16):
             inner = self.product_of_values(step, blocks, wide, found.rings[2])
             body += ["{", *(f"  {line}" for line in inner), "}"]
         return [*lines, *over_tiles(body)]
@@ -195,19 +196,23 @@ class _Flash:
         """The tiles that have a score which is not -inf for some row of the block, as far as conditions on m and n alone say."""
         found = self.found
         rows, columns = found.tiles
-        furthest = (rows - 1) * found.tile
+        furthest = (rows - 1) * found.tile[0]
         first, last = "0", str(columns)
         for limit in found.limits:
             for lowest, down, const in self.bounds(limit.index - limit.lo, limit.hi - limit.lo):
                 least, most = sorted((const, down * furthest + const))
                 if most <= 0 if lowest else least >= found.n.size:
                     continue  # no block has a row that it says anything of
-                number = _line(down, const if lowest else const + COLUMNS - 1)
+                number = _line(down, const if lowest else const + self.columns - 1)
                 number = f"max({number}, 0)" if least < 0 else f"({number})"
                 if lowest:
-                    first = f"max({first}, {number} / {COLUMNS})" if first != "0" else f"{number} / {COLUMNS}"
+                    first = (
+                        f"max({first}, {number} / {self.columns})"
+                        if first != "0"
+                        else f"{number} / {self.columns}"
+                    )
                 else:
-                    last = f"min({last}, {number} / {COLUMNS})"
+                    last = f"min({last}, {number} / {self.columns})"
         self.used.add("opaque")
         return [f"const int first = {first}, last = opaque({last});  // tiles of n"]
 
@@ -225,7 +230,7 @@ class _Flash:
         if down is None or along not in (1, -1):
             return []
         # the least and the most that the rows of the block add, the constant included
-        least, most = sorted((index.const, index.const + down * (found.tile - 1)))
+        least, most = sorted((index.const, index.const + down * (found.tile[0] - 1)))
         if along == -1:
             # n <= rows + const, n > rows + const - size
             return [(False, down, most + 1), (True, down, least - size + 1)]
@@ -234,9 +239,9 @@ class _Flash:
 
     def product_of_keys(self, step: int, blocks: int, q: Ring, k: Ring) -> list[str]:
         return [
-            f"unsigned int a[{blocks}][4], b[{COLUMNS // 16}][4];",
+            f"unsigned int a[{blocks}][4], b[{self.columns // 16}][4];",
             f"ldmatrix_blocks<{blocks}, 0, {16 * q.row_bytes}, {32 * step}, 0>(a, q_at);",
-            f"ldmatrix_blocks<{COLUMNS // 16}, 0, {16 * k.row_bytes}, {32 * step}, 0>(b, k_at);",
+            f"ldmatrix_blocks<{self.columns // 16}, 0, {16 * k.row_bytes}, {32 * step}, 0>(b, k_at);",
             f"multiply_{self.dtype}(s, a, b);",
         ]
 
@@ -276,13 +281,13 @@ class _Flash:
         lets, score = self.scores.lines(found.score)
         inner = [
             f"const int m = m0 + warp * {found.rows} + i * 16 + lane / 4 + part / 2 * 8;",
-            f"const int n = tile * {COLUMNS} + j * 8 + lane % 4 * 2 + part % 2;",
+            f"const int n = tile * {self.columns} + j * 8 + lane % 4 * 2 + part % 2;",
             "const float sum = s[i][j][part];",
         ]
-        inner += self.inside(found.m, "m", found.m.size % found.tile != 0)
-        inner += self.inside(found.n, "n", found.n.size % COLUMNS != 0)
+        inner += self.inside(found.m, "m", found.m.size % found.tile[0] != 0)
+        inner += self.inside(found.n, "n", found.n.size % self.columns != 0)
         inner += lets
-        if found.n.size % COLUMNS:
+        if found.n.size % self.columns:
             score = f"n < {found.n.size} ? {score} : {scalar.neutral('MAX', DType.FP32)}"
         inner += [f"s[i][j][part] = {score};"]
         return [
@@ -370,7 +375,7 @@ class _Flash:
         blocks, wide = found.rows // 16, found.wide[1] // 8
         d, m = found.d.size, found.m.size
         pieces = -(-d // width)
-        tests = [f"m < {m}"] if m % found.tile else []
+        tests = [f"m < {m}"] if m % found.tile[0] else []
         inner = [
             *self.rest.decoded("m", found.m.axes),
             *self.rest.decoded("d", found.d.axes),

@@ -11,7 +11,7 @@ from tinyc.ir.region import Region
 from tinyc.ir.schedule import Plan
 
 from ..gpu import GpuKernel, TiledProduct, check_gpu_ir, contraction_kernel
-from ..gpu.attention import WARPS, Attention, attention_of
+from ..gpu.attention import Attention, attention_of
 from ..prepare import describe, simplify
 from ..streams import without_streams
 from . import scalar
@@ -59,7 +59,7 @@ def generate(region: Region, plan: Plan | None = None) -> CudaKernel:
         product = contraction_kernel(region, plan)
         if product is not None:
             return contraction(region, product)
-    attention = attention_of(region)
+    attention = attention_of(region, plan)
     if attention is not None:
         return _attention(region, attention)
     ask = asked(plan, region)
@@ -102,7 +102,7 @@ def _attention(region: Region, found: Attention) -> CudaKernel:
         raise _unsupported(region, error) from error
     blocks = found.tiles[0] * found.batch.size
     head = [*describe(found.region, "//"), "", library(used)]
-    return _named(found.region, head, body, 32 * WARPS, (blocks, 1, 1), shared, "attention")
+    return _named(found.region, head, body, 32 * found.warps, (blocks, 1, 1), shared, "attention")
 
 
 def _unsupported(region: Region, error: scalar.Unsupported) -> TinycError:

@@ -15,20 +15,12 @@ from dataclasses import dataclass, replace
 
 from tinyc.ir.dtypes import DType
 from tinyc.ir.region import Const, Let, Reduce, Region, Select, Stream, Within, free_axes, operands
-from tinyc.ir.streams import ONE, WIDEST
+from tinyc.ir.schedule import Plan
+from tinyc.ir.streams import ONE, WALK, WIDEST, row_elements
 
 from ..prepare import linear, simplify
 from .ir import Ring
 from .operand import Group, Operand, Source, operand, source_of
-
-WARPS = 4
-"""Of a block, each with rows of its own."""
-
-COLUMNS = 64
-"""Points of n in a tile."""
-
-ENOUGH = 108
-"""Blocks that fill a machine: with fewer, each takes half as many rows."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +32,7 @@ class Attention:
         reduce: the let of q k; ``score``: that of s, ``scale``: c.
         weighted: the Stream of v; ``totals``: those of the exponentials alone.
         batch, m, n, d, e: groups of axes. q, k, v: the operands; their tiles lie along e, e and d.
-        rows: of one warp, 16 or 32. ``exact``: the exponentials meet v in two parts, so that no more of them is lost than in fp32.
+        tile: rows of a block, and columns of the scores that it has at a time. rows: of one warp. ``exact``: the exponentials meet v in two parts, so that no more of them is lost than in fp32.
         rings: of q, k and v in shared memory, one tile each.
         rounded: the exponentials are divided by their sum, and rounded to the type of v.
         limits: what ``index`` must be for a score not to be -inf, where that is known of all scores of a column.
@@ -60,6 +52,7 @@ class Attention:
     q: Operand
     k: Operand
     v: Operand
+    tile: tuple[int, int]
     rows: int
     exact: bool
     rounded: bool
@@ -67,9 +60,9 @@ class Attention:
     limits: tuple[Within, ...]
 
     @property
-    def tile(self) -> int:
-        """Rows of a block."""
-        return WARPS * self.rows
+    def warps(self) -> int:
+        """Of a block, each with rows of its own."""
+        return self.tile[0] // self.rows
 
     @property
     def wide(self) -> tuple[int, int]:
@@ -79,15 +72,16 @@ class Attention:
     @property
     def tiles(self) -> tuple[int, int]:
         """Along m and n."""
-        return -(-self.m.size // self.tile), -(-self.n.size // COLUMNS)
+        return -(-self.m.size // self.tile[0]), -(-self.n.size // self.tile[1])
 
     def start(self, number: int) -> int:
         """The byte of the shared memory at which a ring begins."""
         return sum(ring.slot_bytes for ring in self.rings[:number])
 
 
-def attention_of(region: Region) -> Attention | None:
-    """``region`` as attention, None where it is not, or its elements are none that matrix units multiply."""
+def attention_of(region: Region, plan: Plan | None = None) -> Attention | None:
+    """``region`` as attention, in the tiles of ``plan`` where that has some; None where it is not, or its elements are none that
+    matrix units multiply."""
     small = simplify(region)
     lets = {let.name: let for let in small.lets}
     streams = {let.name: let.value for let in small.lets if isinstance(let.value, Stream)}
@@ -116,13 +110,14 @@ def attention_of(region: Region) -> Attention | None:
     e, d = groups["e"].size, groups["d"].size
     if max(e, d) > WIDEST:
         return None
-    blocks = groups["b"].size * -(-groups["m"].size // (WARPS * 32))
-    rows = 32 if max(e, d) <= 64 and blocks >= ENOUGH else 16
+    (tile, columns), rows = WALK
+    if plan is not None and plan.algo == "stream" and plan.tile is not None and plan.warp_tile is not None:
+        (tile, columns, _), (rows, _) = plan.tile, plan.warp_tile
     dtype = q.dtype
     rings = (
-        Ring("q", dtype, WARPS * rows, _power(e), 1, False, True),
-        Ring("k", dtype, COLUMNS, _power(e), 1, True, True),
-        Ring("v", dtype, COLUMNS, _power(d), 1, True, True),
+        Ring("q", dtype, tile, row_elements(e), 1, False, True),
+        Ring("k", dtype, columns, row_elements(e), 1, True, True),
+        Ring("v", dtype, columns, row_elements(d), 1, True, True),
     )
     rounded = streams[weighted[0]].rounded
     if rounded is not None and rounded is not dtype:
@@ -130,7 +125,7 @@ def attention_of(region: Region) -> Attention | None:
     exact = rounded is None and any(ref.dtype is not dtype for ref in small.outputs)
     return Attention(
         small, reduce.name, shared.score, scale.bits, weighted[0], tuple(ones),
-        groups["b"], groups["m"], groups["n"], groups["d"], groups["e"], q, k, v, rows, exact, rounded is not None, rings,
+        groups["b"], groups["m"], groups["n"], groups["d"], groups["e"], q, k, v, (tile, columns), rows, exact, rounded is not None, rings,
         _limits(lets, shared.score),
     )  # fmt: skip
 
@@ -205,11 +200,6 @@ def _along(found: Operand, way: str) -> Operand:
     """Lying as it is multiplied, element by element where memory has it otherwise."""
     assert way in ("rows", "depth")
     return found if found.along == way else replace(found, along=way, bytes=0)  # type: ignore[arg-type]
-
-
-def _power(size: int) -> int:
-    """Elements of a row in shared memory: a power of two, so that it can be swizzled."""
-    return max(16, 1 << (size - 1).bit_length())
 
 
 def _limits(lets: Mapping[str, Let], score: str) -> tuple[Within, ...]:

@@ -12,8 +12,8 @@ from tinyc.ir.region import Region
 from tinyc.ir.resources import THREADS, Limits, element_bytes, resources, smem_bytes, unit_of
 from tinyc.ir.rows import common_sums, kept_rows
 from tinyc.ir.schedule_names import Scope
-from tinyc.ir.streams import walk_on
-from tinyc.ir.units import WARP, Unit
+from tinyc.ir.streams import WALK, Extents, extents_of, walk_on
+from tinyc.ir.units import UNITS, WARP, Unit
 
 LOOP_REGISTERS = 32
 """Of a thread that computes one point after the other."""
@@ -124,24 +124,28 @@ def loops(blocks: int, threads: int, vector: int, rows: int, sum_threads: int = 
     )
 
 
-STREAM_ROWS, STREAM_COLUMNS, STREAM_WARPS = 64, 64, 4
-"""Rows of scores that a block streams, the scores of a row at a time, and the warps that share them."""
-
-
-def streaming(outer: int, rows: int, columns: int, vector: int) -> Schedule:
-    """How a streaming softmax runs: a block takes rows of one head and walks all their columns in turn, so that there are
-    as many blocks as heads and rows allow, however long the rows are. ``outer``: heads, ``rows`` of each, ``columns``:
-    scores of a row. ``vector``: bytes of an access."""
+def streaming(extents: Extents, tile: tuple[int, int], own: int, vector: int, arch: str) -> Schedule:
+    """How a Stream runs on matrix units: a block takes rows of one head and walks all their columns in turn, so that there are
+    as many blocks as heads and rows allow, however long the rows are. ``tile``: rows of a block, columns that it has at a time;
+    ``own``: rows of a warp. ``vector``: bytes of an access."""
+    rows, columns = tile
+    steps = -(-extents.columns // columns)
+    whole = -(-extents.rows // rows) * rows * steps * columns
     return Schedule(
         "streaming_softmax_2pass",
-        blocks=max(1, outer * -(-rows // STREAM_ROWS)),
-        threads=32 * STREAM_WARPS,
-        registers=128,
-        smem_bytes=2 * 2 * 4 * STREAM_ROWS * STREAM_COLUMNS,
+        blocks=extents.blocks(rows),
+        threads=WARP * -(-rows // own),
+        registers=extents.registers(own, columns),
+        smem_bytes=extents.smem_bytes(rows, columns),
         stages=2,
-        steps=max(1, -(-columns // STREAM_COLUMNS)),
+        steps=steps,
+        staged_bytes=float(extents.blocks(rows) * extents.staged_bytes(rows, columns)),
         vector_bytes=vector,
+        padding=whole / (extents.rows * extents.columns),
+        attained=attainment(UNITS["sm80"], (own, columns)) * (MMA_SYNC_ON_SM90 if arch == "sm90" else 1),
         async_copy=True,
+        tile=(rows, columns, extents.deep),
+        warp_tile=(own, columns),
     )
 
 
@@ -169,10 +173,10 @@ def schedule_of(region: Region, plan: Plan, limits: Limits) -> Schedule | None:
     taken = resources(plan, region, limits)
     vector = taken.vector_bytes or element_bytes(plan, scope)
     if (walk := walk_on(region, limits.arch)) is not None:
-        outer, rows, columns = (
-            math.prod(axis.size for axis in axes) for axes in (walk.outer, walk.rows, walk.axes)
-        )
-        return streaming(outer, rows, columns, vector)
+        tile, own = WALK
+        if plan.algo == "stream" and plan.tile is not None and plan.warp_tile is not None:
+            tile, own = (plan.tile[0], plan.tile[1]), plan.warp_tile[0]
+        return streaming(extents_of(region, walk), tile, own, vector, limits.arch)
     if plan.tile is None or plan.algo == "loops" or scope.contraction is None:
         points = math.prod(axis.size for axis in region.iters)
         threads = taken.threads or THREADS

@@ -16,14 +16,15 @@ from tinyc.ir.folds import fold_of
 from tinyc.ir.plan import Contraction, Plan
 from tinyc.ir.region import Axis, Region, row_axis
 from tinyc.ir.resources import Limits, rounded, staged
-from tinyc.ir.schedule import known_choice
+from tinyc.ir.schedule import ALGO_CHOICES, known_choice
 from tinyc.ir.schedule_names import Scope
-from tinyc.ir.streams import walk_on
+from tinyc.ir.streams import extents_of, walk_on
 
 Problem = tuple[Argument, ...]
 """A constructor of sort ``Problem`` and its arguments, as rules/schema.egg explains them:
 ``("Product", kind, batch, m, n, k, bytes of lhs, bytes of rhs, contiguous points, "m" | "n" | "b")``,
-``("Packed", outer, rows, columns, k)``, ``("Row", points, bytes)`` or ``("Fold", points, summed points, bytes)``."""
+``("Packed", outer, rows, columns, k)``, ``("Row", points, bytes)``, ``("Fold", points, summed points, bytes)`` or
+``("Walk", rows, columns, depth, width, bytes)``."""
 
 
 UNTILED = ("packed", "loops")
@@ -35,9 +36,10 @@ class Candidate:
     """A way to schedule a problem on ``arch``; a Plan less what follows from the Region (004 §8.1, §11).
 
     ``tile``: (BM, BN, BK); on the CPU (rows, columns, depth) of the packed blocks; of loops (1, points of a block, threads
-    that share a sum).
+    that share a sum); of a stream (rows, scores of a row, what these are summed over).
     ``stages``, ``warp_tile``: None where nothing is staged. ``width``: elements of one access at most; 0: as the
-    compiler chooses. ``algo``: "implicit_gemm", "packed" or "loops". ``async_enable``: the epilogue runs beside the
+    compiler chooses. ``algo``: "implicit_gemm", "packed", "loops" or
+    "streaming_softmax_2pass". ``async_enable``: the epilogue runs beside the
     loads of the next tile.
     """
 
@@ -65,7 +67,7 @@ def decoded(rows: Iterable[tuple[Argument, ...]], arch: str) -> tuple[Candidate,
     for row in rows:
         sizes, (algo, how) = [int(each) for each in row[:7]], row[7:]
         bm, bn, bk, stages, wm, wn, width = sizes
-        known = algo in UNTILED or known_choice("matmul", str(algo)) or known_choice("conv", str(algo))
+        known = algo in UNTILED or any(known_choice(kind, str(algo)) for kind in ALGO_CHOICES)
         if min(bm, bn, bk) < 1 or min(sizes) < 0 or how not in ("on", "off") or not known:
             continue
         warp = (wm, wn) if wm and wn else None
@@ -82,6 +84,9 @@ def problem_of(region: Region, roles: Contraction | None, limits: Limits) -> Pro
     if roles is not None and roles.m and roles.n and roles.k:
         scope = Scope(Plan("contraction", roles), region)
         return _packed(scope, roles, limits) if limits.arch == "cpu" else _product(scope, roles)
+    if limits.arch != "cpu" and (walk := walk_on(region, limits.arch)) is not None:
+        found = extents_of(region, walk)
+        return ("Walk", found.rows, found.columns, found.depth, found.width, found.size)
     last = row_axis(region)
     return ("Row", last.size, region.outputs[0].dtype.itemsize) if last and last.size > 1 else None
 

@@ -21,12 +21,15 @@ from tinyc.ir.region import (
     Reduce,
     Region,
     Select,
+    Stream,
     Unary,
     Within,
     Yield,
 )
 from tinyc.ir.resources import Limits, resources, unit_of
+from tinyc.ir.schedule import ALGO_CHOICES
 from tinyc.ir.schedule_names import Scope
+from tinyc.ir.streams import ONE, STEP, Extents
 from tinyc.ir.tiny import ROUNDED
 from tinyc.ir.units import WARP
 
@@ -55,7 +58,8 @@ def candidate_fault(problem: Problem, candidate: Candidate, limits: Limits) -> s
     if isinstance(made, str):
         return made
     region, roles = made
-    if (roles is None) is not (candidate.algo == "loops"):
+    walks = candidate.algo in ALGO_CHOICES["attention"]
+    if (problem[0] == "Walk") is not walks or (roles is None) is not (walks or candidate.algo == "loops"):
         return f"{candidate.algo} is no way to compute {problem[0]}"
     plan = plan_of(candidate, region, roles, limits)
     error = fault(plan, region, limits)
@@ -63,10 +67,12 @@ def candidate_fault(problem: Problem, candidate: Candidate, limits: Limits) -> s
         return error.why
     if limits.arch == "cpu":
         return _blocks(problem, candidate, limits) if roles else None
-    if (problem[0] == "Fold") is not (candidate.tile[2] > 1 and roles is None):
+    if (problem[0] == "Fold") is not (candidate.tile[2] > 1 and roles is None and not walks):
         return f"{candidate.tile[2]} threads for a sum of {problem[0]}"
     if plan.vectorize is None or plan.vectorize.width != candidate.width:
         return f"an access of {candidate.width} elements does not fit"
+    if walks:
+        return _walked(problem, candidate, limits)
     if roles is None:
         return _loops(problem, candidate, limits)
     return _stops(problem, candidate, limits, region, roles)
@@ -122,6 +128,27 @@ def _loops(problem: Problem, candidate: Candidate, limits: Limits) -> str | None
     return None
 
 
+def _walked(problem: Problem, candidate: Candidate, limits: Limits) -> str | None:
+    rows, columns, depth, width, size = (int(each) for each in problem[1:])
+    bm, bn, bk = candidate.tile
+    assert candidate.warp_tile is not None
+    wide = -(-width // STEP) * STEP
+    if (bm * bk + bn * (bk + wide)) * size > SHARE * limits.smem_bytes:
+        return f"tiles of {bm} and {bn} rows are more than 80 % of {limits.smem_bytes} bytes of shared memory"
+    found = Extents(1, rows, columns, depth, width, size)
+    threads = WARP * (bm // candidate.warp_tile[0])
+    registers = found.registers(candidate.warp_tile[0], bn)
+    if limits.registers_per_sm // (registers * threads) < 2:
+        return f"{threads} threads of {registers} registers leave room for one block"
+    for name, tile, extent in (("rows", bm, rows), ("scores", bn, columns)):
+        if tile > 2 * max(extent, 2 * STEP):
+            return f"half of {tile} covers the {extent} {name}"
+    wider = 2 * candidate.width
+    if wider * size <= limits.access_bytes and width % wider == 0:
+        return f"accesses of {wider} elements would fit"
+    return None
+
+
 def _blocks(problem: Problem, candidate: Candidate, limits: Limits) -> str | None:
     """Blocks are whole registers, and no larger than the padded matrix."""
     units = limits.rows, 2 * limits.lanes, 1
@@ -142,6 +169,12 @@ def region_of(problem: Problem, limits: Limits) -> tuple[Region, Contraction | N
         case ("Fold", int(points), int(summed), int(size)) if points > 0 and summed > 1 and size in DTYPES:
             region = _folded(points, summed, DTYPES[size])
             same = fold_problem(region, limits) == problem
+            return (region, None) if same else f"{problem} is no problem on {limits.arch}"
+        case ("Walk", int(rows), int(columns), int(depth), int(width), 2) if (
+            min(rows, columns, depth, width) > 1
+        ):
+            region = _attention(rows, columns, depth, width)
+            same = problem_of(region, None, limits) == problem
             return (region, None) if same else f"{problem} is no problem on {limits.arch}"
         case ("Packed", int(outer), int(rows), int(columns), int(k)) if min(outer, rows, columns, k) > 0:
             made = _contraction("matmul", (outer, rows, columns, k), (4, 4), columns, "n")
@@ -191,6 +224,32 @@ def _folded(points: int, summed: int, dtype: DType) -> Region:
         Let("y", dtype, Reduce("MAX", (Axis("k", summed),), "x")),
     )
     return Region("fold", iters, (ref,), (MemRef("Y", dtype, shape, 128),), lets, (Yield("y", "Y"),))
+
+
+def _attention(rows: int, columns: int, depth: int, width: int) -> Region:
+    """fp16 queries, keys and values; scores are their products, and weight the values by a softmax in fp32."""
+    refs = tuple(
+        MemRef(name, DType.FP16, shape, 128)
+        for name, shape in (("Q", (rows, depth)), ("K", (columns, depth)), ("V", (columns, width)))
+    )
+    i, j, k, e = (axis(name) for name in "ijke")
+    lets: list[Let] = []
+    for name, index in (("Q", (i, e)), ("K", (k, e)), ("V", (k, j))):
+        lets.append(Let(name.lower(), DType.FP16, Read(name, index)))
+        lets.append(Let(f"{name.lower()}32", DType.FP32, Cast(name.lower())))
+    over = (Axis("k", columns),)
+    lets += [
+        Let("product", DType.FP32, Binary("MUL", "q32", "k32")),
+        Let("score", DType.FP32, Reduce("SUM", (Axis("e", depth),), "product")),
+        Let("one", DType.FP32, Const(ONE)),
+        Let("total", DType.FP32, Stream(over, "score", "one", "one")),
+        Let("mixed", DType.FP32, Stream(over, "score", "v32", "one")),
+        Let("quotient", DType.FP32, Binary("FDIV", "mixed", "total")),
+        Let("out", DType.FP16, Cast("quotient")),
+    ]
+    iters = (Axis("i", rows), Axis("j", width))
+    out = MemRef("O", DType.FP16, (rows, width), 128)
+    return Region("walk", iters, refs, (out,), tuple(lets), (Yield("out", "O"),))
 
 
 def _contraction(

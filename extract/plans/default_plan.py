@@ -18,12 +18,15 @@ from tinyc.ir.folds import fold_of
 from tinyc.ir.plan import Contraction, Extracted, Plan
 from tinyc.ir.region import Region, row_axis
 from tinyc.ir.resources import THREADS, Limits, unit_of
-from tinyc.ir.streams import walk_on
+from tinyc.ir.schedule import ALGO_CHOICES
+from tinyc.ir.streams import WALK, extents_of, walk_on
 from tinyc.ir.units import UNITS, WARP, Unit
 
 from ..cost.hardware import Hardware
 from .candidate import Candidate, product_kind
 from .rank import attention, fault, plan_of, untiled
+
+ATTENTION = ALGO_CHOICES["attention"][0]
 
 WIDEST = 16
 """Elements of an access to begin with; what does not fit is halved."""
@@ -34,7 +37,7 @@ def default_plan(region: Region, contraction: Contraction | None, hardware: Hard
     limits = hardware.limits
     if limits.arch == "cpu":
         return _on_cpu(region, contraction, limits)
-    return _contraction(region, contraction, limits) or _loops(region, hardware)
+    return _contraction(region, contraction, limits) or _walk(region, limits) or _loops(region, hardware)
 
 
 def with_default_plans(extracted: Extracted, hardware: Hardware) -> Extracted:
@@ -139,6 +142,20 @@ def _loops(region: Region, hardware: Hardware) -> Plan:
         if plan.vectorize is None or plan.vectorize.width == width:
             return plan
     return plan
+
+
+def _walk(region: Region, limits: Limits) -> Plan | None:
+    """Attention in the tiles of :data:`~tinyc.ir.streams.WALK`; None where a Region is none."""
+    walk = walk_on(region, limits.arch)
+    if walk is None:
+        return None
+    extents = extents_of(region, walk)
+    (rows, columns), own = WALK
+    width = min(extents.width & -extents.width, limits.access_bytes // extents.size)
+    candidate = Candidate(
+        limits.arch, (rows, columns, extents.deep), None, (own, columns), width, ATTENTION, False
+    )
+    return plan_of(candidate, region, None, limits)
 
 
 def _shared(region: Region, hardware: Hardware) -> Plan | None:

@@ -17,8 +17,9 @@ from tinyc.ir.plan import Contraction, Plan
 from tinyc.ir.region import Binary, Reduce, Region, Select, Stream, Unary, row_axis
 from tinyc.ir.resources import Limits, element_bytes, staged, stored_along
 from tinyc.ir.rows import kept_rows
-from tinyc.ir.schedule import BARRIER_MODELS, Async, Cache, LayoutHints, LocalEdge, Vectorize
+from tinyc.ir.schedule import ALGO_CHOICES, BARRIER_MODELS, Async, Cache, LayoutHints, LocalEdge, Vectorize
 from tinyc.ir.schedule_names import Scope
+from tinyc.ir.streams import walk_of
 from tinyc.ir.units import WARP
 
 from ..cost.estimate import estimate
@@ -111,6 +112,8 @@ def plan_of(candidate: Candidate, region: Region, roles: Contraction | None, lim
 
     Accesses are as wide as the candidate says, or less wide where a buffer of the Region is not aligned to that.
     """
+    if candidate.algo in ALGO_CHOICES["attention"]:
+        return _walk_on_gpu(candidate, region, limits)
     if candidate.algo == "loops" or roles is None:
         loops = _loops_on_cpu if limits.arch == "cpu" else _loops_on_gpu
         return loops(candidate, region, limits)
@@ -235,6 +238,55 @@ def _bind(
 
 
 _WARPS = (("m.i.o", "warp.y"), ("n.i.o", "warp.x"))
+
+
+def _walk_on_gpu(candidate: Candidate, region: Region, limits: Limits) -> Plan:
+    """A block takes rows of one head, each warp whole rows; keys and values come in tiles, and what weights the values stays in
+    registers."""
+    walk = walk_of(region)
+    if walk is None or walk.product is None:
+        return Plan("stream", tile=candidate.tile, warp_tile=candidate.warp_tile, arch=limits.arch)
+    rows, columns, _ = candidate.tile
+    scope = Scope(Plan(), region)
+    (stream, wide) = max(walk.streams, key=lambda each: len(each[1]))
+    keys, values = (
+        [read.tensor for read in scope.reads(name)]
+        for name in (walk.product.rhs, stream.value.weight)  # type: ignore[union-attr]
+    )
+    bind = [(item.name, "block.x") for item in walk.outer]
+    row = [item for item in walk.rows if item.size > 1]
+    if len(row) == 1:
+        bind += [(f"{row[0].name}.o", "block.x"), (f"{row[0].name}.i.o", "warp.x")]
+    column = [item for item in walk.axes if item.size > 1]
+    tail = [
+        f"{own[0].name}.i"
+        for own, size in ((row, rows), (column, columns))
+        if len(own) == 1 and own[0].size % size
+    ]
+    weights = scope.title(walk.score, frozenset(scope.lets)), scope.title(stream.name, frozenset(scope.lets))
+    plan = Plan(
+        "stream",
+        tile=candidate.tile,
+        warp_tile=candidate.warp_tile,
+        bind=tuple(bind),
+        cache=tuple(
+            Cache(name, f"{column[0].name}.i", pingpong=False)
+            for name in (dict.fromkeys((*keys, *values)) if len(column) == 1 else ())
+        ),
+        predicate_tail=tuple(tail),
+        arch=limits.arch,
+        algo_choice=(("attention", candidate.algo),),
+        local_edges=(LocalEdge(*weights, "reg"),),
+        async_=Async(True, 2, False),
+        barrier_model=BARRIER_MODELS[limits.arch],
+    )
+    last = [item.name for item in wide if item.size > 1][-1]
+    size = max(ref.dtype.itemsize for ref in region.outputs)
+    for less in _halves(min(candidate.width, limits.access_bytes // size)):
+        made = replace(plan, vectorize=Vectorize(last, less))
+        if fault(made, region, limits) is None:
+            return made
+    return replace(plan, vectorize=Vectorize(last, 1))
 
 
 def _loops_on_gpu(candidate: Candidate, region: Region, limits: Limits) -> Plan:

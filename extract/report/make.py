@@ -173,7 +173,7 @@ def _kernel(
 
 
 def _schedule(region: Region, plan: Plan, arch: str) -> str:
-    return "stream" if plan.algo == "loops" and walk_on(region, arch) is not None else plan.algo
+    return "stream" if plan.algo != "contraction" and walk_on(region, arch) is not None else plan.algo
 
 
 def _plan(region: Region, plan: Plan, found: Estimate, model: CostModel) -> PlanReport:

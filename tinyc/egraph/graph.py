@@ -40,7 +40,7 @@ EXTRACTABLE = (
 RECORD = "rule-record-"
 """What the names of the tables start with in which rules record their matches (provenance.py)."""
 
-PROBLEMS = ("Product", "Packed", "Row", "Fold")
+PROBLEMS = ("Product", "Packed", "Row", "Fold", "Walk")
 """Constructors of what the schedule of a kernel depends on."""
 
 TABLES = (*EXTRACTABLE, "Out", "contracts", "free", "node-number", "At", *PROBLEMS, "plan-candidate")

@@ -149,6 +149,12 @@ VOCABULARY = Vocabulary(
         Constructor("Packed", ("i64",) * 4, "Problem", "one on the CPU: outer, rows, columns, k"),
         Constructor("Row", ("i64", "i64"), "Problem", "loops: points of the last axis, element bytes"),
         Constructor(
+            "Walk",
+            ("i64",) * 5,
+            "Problem",
+            "a Stream on matrix units: rows, scores of a row, points these are sums of, values they weight, element bytes",
+        ),
+        Constructor(
             "Fold",
             ("i64",) * 3,
             "Problem",

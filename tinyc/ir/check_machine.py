@@ -198,9 +198,10 @@ def _vector(claim: Claim, found: Resources) -> None:
 
 
 def _instructions(claim: Claim) -> None:
-    """A warp's tile is a whole number of instructions, matrix ones or of all lanes (a STOP condition of 004 §11)."""
+    """A warp's tile is a whole number of instructions, matrix ones or of all lanes (a STOP condition of 004 §11). Streams are checked
+    for that where their Region is."""
     plan, arch = claim.plan, claim.limits.arch
-    if plan.tile is None or plan.warp_tile is None:
+    if plan.tile is None or plan.warp_tile is None or plan.algo == "stream":
         return
     unit = unit_of(arch, claim.scope)
     wide = unit.warps > 1 and plan.warp_tile[1] > unit.widest  # wgmma; others are limited by their registers

@@ -12,6 +12,7 @@ from .resources import Limits, Resources, resources
 from .rows import kept_rows
 from .schedule import BARRIER_MODELS, Contraction, Plan, rings
 from .schedule_names import nearest
+from .streams import STEP, extents_of, walk_on
 
 __all__ = ["check_plan", "swizzles"]
 
@@ -73,6 +74,8 @@ class _Check(Claim):
         plan = self.plan
         if plan.algo == "loops" and plan.tile is not None:
             self.shared(plan.tile)
+        if plan.algo == "stream":
+            self.walked()
         for number, size in enumerate(plan.tile or ()):
             if size < 1:
                 raise self.refuse(f"tile[{number}]", f"{size} is below 1", "give at least 1", "PlanInvalid")
@@ -116,6 +119,31 @@ class _Check(Claim):
                     f"a ring of {edge.depth} tiles, and {ring} stages",
                     f"give {ring}, or leave depth out",
                 )
+
+    def walked(self) -> None:
+        """Whole instructions of rows that a warp has for itself, and of scores; what scores are summed over is not cut."""
+        plan, region = self.plan, self.region
+        walk = None if self.limits.arch == "cpu" else walk_on(region, self.limits.arch)
+        if walk is None:
+            what = "attention on matrix units"
+            raise self.refuse("algo", f"Region {region.name} is no {what}", 'give algo "loops"')
+        if plan.tile is None or plan.warp_tile is None:
+            raise self.refuse("tile", "a stream has none", "give tile and warp_tile, or algo loops")
+        (_, columns, depth), (own, scores) = plan.tile, plan.warp_tile
+        deep = extents_of(region, walk).deep
+        wrong = (
+            ("tile[2]", f"scores are summed over {deep} points at once", f"give {deep}")
+            if depth != deep
+            else ("warp_tile", "a warp has all scores of its rows", f"give {own}x{columns}")
+            if scores != columns
+            else ("warp_tile", f"{own} rows are no whole instructions", f"give a multiple of {STEP}")
+            if own < STEP or own % STEP
+            else ("tile[1]", f"{columns} scores are no whole instructions", f"give a multiple of {STEP}")
+            if columns < STEP or columns % STEP
+            else None
+        )
+        if wrong is not None:
+            raise self.refuse(*wrong)
 
     def shared(self, tile: tuple[int, int, int]) -> None:
         """Loops, and the threads that share their sums."""

@@ -12,6 +12,7 @@ from .region import Axis, MemRef, Read, Region, Unary
 from .rows import kept_value, row_pitch, slab_bytes
 from .schedule import Plan
 from .schedule_names import Scope
+from .streams import STEP, extents_of, walk_on
 from .tiny import ROUNDED
 from .units import UNITS, WARP, Unit, unit_name
 
@@ -120,6 +121,8 @@ def resources(plan: Plan, region: Region | None = None, limits: Limits | None = 
     if plan.tile is None or plan.algo == "loops":
         threads = _loop_threads(plan, scope)
         return Resources(threads // WARP, threads, 0, 0, vector, grid(plan, scope))
+    if plan.algo == "stream":
+        return _walked(plan, region, arch, vector)
     unit = unit_of(arch, scope)
     rows, columns, _ = plan.tile
     warps, registers = 0, 0
@@ -130,6 +133,21 @@ def resources(plan: Plan, region: Region | None = None, limits: Limits | None = 
     threads = warps * WARP if warps else THREADS
     smem = _kept(plan, scope, unit, warps or 4 * unit.warps) or smem_bytes(plan, scope)
     return Resources(warps or threads // WARP, threads, smem, registers, vector, grid(plan, scope))
+
+
+def _walked(plan: Plan, region: Region | None, arch: str, vector: int) -> Resources:
+    """Of a stream; without a Region of one block, and of no memory that is known."""
+    assert plan.tile is not None
+    rows, columns, _ = plan.tile
+    own = plan.warp_tile[0] if plan.warp_tile is not None else min(rows, STEP)
+    warps = -(-rows // own)
+    walk = walk_on(region, arch) if region is not None else None
+    if region is None or walk is None:
+        return Resources(warps, WARP * warps, vector_bytes=vector)
+    found = extents_of(region, walk)
+    grid = (found.blocks(rows), 1, 1)
+    smem, registers = found.smem_bytes(rows, columns), found.registers(own, columns)
+    return Resources(warps, WARP * warps, smem, registers, vector, grid)
 
 
 def _kept(plan: Plan, scope: Scope | None, unit: Unit, warps: int) -> int:

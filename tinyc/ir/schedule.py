@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: schedules: nested loops over the iters, or a tiled sum of products
-ALGOS = ("loops", "contraction")
+#: schedules: nested loops over the iters, a tiled sum of products, or on a GPU a walk over scores in tiles
+ALGOS = ("loops", "contraction", "stream")
 #: the document's two, and the CPU
 ARCHS = ("sm80", "sm90", "cpu")
 #: tiles in a shared-memory ring (004 §8.1)
@@ -113,10 +113,11 @@ class Plan:
         algo: one of :data:`ALGOS`. A contraction that does not say which is the only one of its Region.
         contraction: the Reduce to tensorize and the roles of its axes.
         tile: (BM, BN, BK), points of m, n and k in one tile. For loops: (1, points of a block of the innermost
-            loop, threads that share each of its sums); a CPU has one thread for a sum.
+            loop, threads that share each of its sums); a CPU has one thread for a sum. For a stream: (rows of a block,
+            scores of a row that it has at a time, what these are summed over, in whole instructions).
         stages: tiles in the shared-memory ring, one of :func:`rings`.
         bind: (axis part, one of :data:`PLACES`) pairs.
-        warp_tile: the part of a tile that one warp computes; on sm90 one warpgroup of four.
+        warp_tile: the part of a tile that one warp computes; on sm90 one warpgroup of four. A stream's warps own whole rows.
         cache, vectorize, layout_hints, local_edges, async_: as their classes say.
         predicate_tail: axis parts whose last tile is cut off by predicates.
         epilogue: what is applied to the accumulator, in order: names of lets, of operations, or of the buffer that

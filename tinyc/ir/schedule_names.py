@@ -30,6 +30,7 @@ from .region import (
 )
 from .roles import contraction_of
 from .schedule import Contraction, Plan
+from .streams import walk_of
 
 PART = re.compile(r"[A-Za-z_]\w*(\.[oi]){0,2}")
 """``m``, ``m.o``, ``m.i``, ``m.i.o``, ``m.i.i``; a tile is split no further than once."""
@@ -100,8 +101,19 @@ class Scope:
         if self.plan.algo == "loops":
             last = row_axis(self.region)
             return self.plan.tile[1] if last is not None and part.split(".")[0] == last.name else None
+        if self.plan.algo == "stream":
+            return self._walked(part.split(".")[0])
         role = self.role(part)
         return dict(zip("mnk", self.plan.tile, strict=True)).get(role or "")
+
+    def _walked(self, name: str) -> int | None:
+        """Points of the tile along a stream's rows or scores, where one axis has them."""
+        walk = walk_of(self.region)
+        if walk is None or self.plan.tile is None:
+            return None
+        groups = zip((walk.rows, walk.axes), self.plan.tile, strict=False)
+        found = (size for axes, size in groups if [axis.name for axis in axes if axis.size > 1] == [name])
+        return next(found, None)
 
     def innermost(self, part: str) -> tuple[str, ...]:
         """The last axis of ``part`` that has more than one point, if any."""

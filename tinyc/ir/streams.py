@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from .dtypes import HALF, DType
 from .region import Axis, Binary, Cast, Const, Let, Read, Reduce, Region, Select, Stream, free_axes, operands
+from .units import WARP
 
 WIDEST = 256
 """Points of what scores are summed over, and of what is weighted, that matrix units walk: the sums of 16 rows take half of a
@@ -92,6 +93,67 @@ def walk_on(region: Region, arch: str) -> Walk | None:
     matrix units: scores that are sums of products of fp16, or of bf16, and values of the same type."""
     walk = walk_of(region)
     return walk if walk is None or arch == "cpu" or _on_matrix_units(region, walk) else None
+
+
+@dataclass(frozen=True)
+class Extents:
+    """Of a walk on matrix units: ``outer`` heads with ``rows`` of ``columns`` scores each, which are sums over ``depth`` points,
+    and weight ``width`` values. ``size``: bytes of an element."""
+
+    outer: int
+    rows: int
+    columns: int
+    depth: int
+    width: int
+    size: int = 2
+
+    @property
+    def deep(self) -> int:
+        """``depth`` in whole instructions."""
+        return -(-self.depth // STEP) * STEP
+
+    def blocks(self, rows: int) -> int:
+        """Of so many rows."""
+        return self.outer * -(-self.rows // rows)
+
+    def smem_bytes(self, rows: int, columns: int) -> int:
+        """Of a tile each of queries, keys and values."""
+        deep, wide = row_elements(self.depth), row_elements(self.width)
+        return (rows * deep + columns * (deep + wide)) * self.size
+
+    def staged_bytes(self, rows: int, columns: int) -> int:
+        """That a block of so many rows copies there: its queries, and all keys and values once."""
+        wide = -(-self.width // STEP) * STEP
+        whole = -(-self.columns // columns) * columns
+        return (rows * self.deep + whole * (self.deep + wide)) * self.size
+
+    def registers(self, rows: int, columns: int) -> int:
+        """Of a thread whose warp has so many rows: its sums, its scores, the fragments that are multiplied, addresses."""
+        wide = -(-self.width // STEP) * STEP
+        return rows * (wide + columns) // WARP + max(wide, columns) // 4 + rows // 4 + WALK_ADDRESSING
+
+
+STEP = 16
+"""Rows, and points that are summed, of an instruction (mma.sync m16n8k16)."""
+
+WALK = (64, 64), 16
+"""Rows and columns of a walk's tile, and rows of a warp, where a Plan does not say."""
+
+WALK_ADDRESSING = 24
+"""Registers of a thread beside what it multiplies."""
+
+
+def row_elements(size: int) -> int:
+    """Elements of a row in shared memory: a power of two, so that it can be swizzled."""
+    return max(STEP, 1 << (size - 1).bit_length())
+
+
+def extents_of(region: Region, walk: Walk) -> Extents:
+    """Of a walk on matrix units."""
+    assert walk.product is not None
+    wide = max((wide for _, wide in walk.streams), key=len)
+    groups = (walk.outer, walk.rows, walk.axes, walk.product.axes, wide)
+    return Extents(*(math.prod(axis.size for axis in axes) for axes in groups))
 
 
 def _on_matrix_units(region: Region, walk: Walk) -> bool:

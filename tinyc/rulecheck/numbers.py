@@ -173,6 +173,8 @@ _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
     ("Packed", 0): _choice(1, 1, 1, 2, 3, 7, 64),
     ("Packed", 3): _choice(1, 7, 64, 512, 4096, 20000, 100000, 1000000),
     **{("Packed", k): _about(1, 4, 16, 24, 32, 64, 96, 100, 144, 192, 240, 256, 512, 1000, 1024, 4096) for k in (1, 2)},
+    **{("Walk", k): _choice(1, 16, 33, 64, 128, 200, 1024) for k in (0, 1)}, ("Walk", 2): _choice(8, 16, 64, 96, 128, 256, 512),
+    ("Walk", 3): _choice(1, 8, 16, 64, 96, 128, 256), ("Walk", 4): _choice(2, 2, 4, 1),
     ("Row", 0): _choice(1, 2, 3, 8, 64, 100, 1024, 4096), ("Row", 1): _choice(1, 2, 4),
     ("Fold", 0): _choice(1, 2, 3, 8, 64, 100, 1024), ("Fold", 1): _choice(2, 31, 64, 256, 1000, 1024, 65536), ("Fold", 2): _choice(1, 2, 4),
     ("top-axis-upto", 1): _upto(0), ("ixs-axes", 1): _upto(0), ("ops-upto", 1): _upto(0),

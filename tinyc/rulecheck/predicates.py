@@ -25,6 +25,7 @@ from .requests import (
     filling,
     operand,
     problem,
+    streamed,
     summed_points,
     tail,
     tile,
@@ -49,6 +50,8 @@ from .schedules import (
     shared_threads,
     slides,
     staged,
+    walk_fits,
+    walk_suits,
     widest_line,
 )
 from .term import Term, Value, walk
@@ -208,6 +211,9 @@ PREDICATES: Mapping[str, Callable[..., bool]] = {
     "shared": shared,
     "shared-threads": shared_threads,
     "summed": summed_points,
+    "streamed": streamed,
+    "walk": walk_fits,
+    "walk-shape": walk_suits,
     "kind": lambda world, name: name in CHOICES["kind"],
     "along": lambda world, name: name in CHOICES["along"],
     "power-of-two": lambda world, w: w > 0 and w & (w - 1) == 0,

@@ -143,6 +143,8 @@ def problem(world: World, term: Term) -> bool:
             told = world.context.noted("contraction")
             made = _products if term.head == "Product" else _packed
             found = [each for row in told for each in made(world, *row)]
+        case "Walk":
+            found = list(_walks(world))
         case "Row":
             fills = [each for each in world.built if each.head == "Fill" and each.args[1]]
             found = [(_row(each.args[1]), DType(each.args[0]).itemsize) for each in fills]
@@ -151,6 +153,34 @@ def problem(world: World, term: Term) -> bool:
             sums = [c for (c,) in world.context.noted("summed")]
             found = [(_row(each.args[1]), c, DType(each.args[0]).itemsize) for each in fills for c in sums]
     return not world.context.complete or term.args in found or (term,) in world.context.noted("problem")
+
+
+def streamed(world: World, bound: Value, score: Term, weight: Term) -> bool:
+    """What some Stream weights, and by which scores."""
+    world.context.note("streamed", (bound, score, weight))
+    made = [each.args[-4:-1] for each in world.built if each.head in ("Stream", "RoundedStream")]
+    told = (*made, *world.context.noted("streamed"))
+    return not world.context.complete or (bound, score, weight) in told
+
+
+def _walks(world: World) -> Iterator[tuple[Value, ...]]:
+    """Rows, columns, depth, width and bytes of an element: a Stream beside a contraction of which one side is walked."""
+    facts = world.facts
+    for bound, score, weight in world.context.noted("streamed"):
+        walked = facts.axes_of(bound)
+        wide = facts.free(weight) - facts.free(score) - walked
+        # of the axes that scores are known to depend on there may be more than are spelled in them
+        widths = {
+            points_of(frozenset(part))
+            for count in range(len(wide) + 1)
+            for part in itertools.combinations(wide, count)
+        }
+        for _, _, summed, _, m, n in world.context.noted("contraction"):
+            for size, _ in world.context.noted("loads", weight):
+                for rows, columns in ((m, n), (n, m)):
+                    if columns == walked:
+                        sizes = points_of(rows), points_of(columns), points_of(summed)
+                        yield from ((*sizes, width, size) for width in sorted(widths))
 
 
 def _row(shape: tuple[int, ...]) -> int:

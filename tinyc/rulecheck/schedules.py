@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from tinyc.egraph.encode import machine_limits
 from tinyc.ir.dtypes import DType
 from tinyc.ir.resources import LIMITS
-from tinyc.ir.units import unit_name
+from tinyc.ir.streams import STEP, Extents
+from tinyc.ir.units import WARP, unit_name
 
 from .machines import limits_of
 from .term import Term, Value, walk
@@ -159,6 +160,44 @@ def shared_threads(world: World, n: int, c: int, size: int, points: int, threads
         world, "block-threads"
     )
     return known and 2 * threads * width <= c and points // 2 < n
+
+
+def walk_fits(world: World, problem: Term, bm: int, bn: int, bk: int, own: int, width: int) -> bool:
+    """Tiles of whole instructions that a machine has the threads, the memory and the registers for, and accesses that fit."""
+    rows, columns, depth, wide, size = problem.args
+    limits = limits_of(world.context)
+    if min(bm, bn, bk, own, width) < 1 or bm % own or own % STEP or bn % STEP or width & (width - 1):
+        return False
+    found = Extents(1, rows, columns, depth, wide, size)
+    fits = bk == found.deep and wide % width == 0 and width * size <= limits["access"]
+    whole = -(-wide // STEP) * STEP
+    staged_ = (bm * bk + bn * (bk + whole)) * size
+    threads = WARP * (bm // own)
+    return (
+        fits
+        and threads <= limits["threads"]
+        and staged_ <= limits["smem"]
+        and found.registers(own, bn) <= limits["registers"]
+    )
+
+
+def walk_suits(world: World, problem: Term, bm: int, bn: int, own: int, width: int) -> bool:
+    """Tiles of the table that leave room for a second block and do not hang over by half; the widest accesses."""
+    rows, columns, depth, wide, size = problem.args
+    limits = limits_of(world.context)
+    if size <= 0 or width != min(wide & -wide, limits["access"] // size) or min(bm, bn, own) < 1:
+        return False
+    found = Extents(1, rows, columns, depth, wide, size)
+    whole = -(-wide // STEP) * STEP
+    staged_ = (bm * found.deep + bn * (found.deep + whole)) * size
+    threads = WARP * (bm // own)
+    return (
+        (bm, bn, own) in rows_of(world, "walk-shape")
+        and bm <= 2 * max(rows, 32)
+        and bn <= 2 * max(columns, 32)
+        and 5 * staged_ <= 4 * limits["smem"]
+        and 2 * found.registers(own, bn) * threads <= limits["registers-per-sm"]
+    )
 
 
 def runs_of(axes: frozenset[Term], last: int) -> list[int]:
