@@ -64,6 +64,7 @@ class Problem:
     def __init__(self, view: View, model: CostModel, sizes: Mapping[int, int]) -> None:
         self.view, self.model, self.sizes = view, model, sizes
         self.stored: frozenset[str] = frozenset()
+        self.computed: frozenset[str] = frozenset()
         self.order = _order(view)
         # a contraction over the axes of another reduction can be tiled under a scan, or where rows are kept
         self.rows = model.hardware.rows
@@ -107,6 +108,32 @@ class Problem:
         other = copy.copy(self)
         other.stored = classes
         return other
+
+    def computing(self, classes: frozenset[str]) -> Problem:
+        """The same, with ``classes`` never stored, nor read where only a condition says that the index stays in the buffer."""
+        other = copy.copy(self)
+        other.computed = self.computed | classes
+        other.stored = self.stored - other.computed
+        other.options = {
+            key: [each for each in options if key[0] not in classes or not self._leaves(each.item)]
+            for key, options in self.options.items()
+        }
+        return other
+
+    def otherwise(self, cls: str) -> bool:
+        """Whether a class has a value where there is no such condition."""
+        return not all(self._leaves(each.item) for each in self.options.get((cls, False), ()))
+
+    def _leaves(self, item: Item) -> bool:
+        """Whether a Read leaves its buffer at some point of all its axes."""
+        if item.head != "Read":
+            return False
+        buffer, indices = item.payload
+        for index, size in zip(indices, self.view.buffers[str(buffer)].shape, strict=True):  # type: ignore[call-overload]
+            low, high = index.bounds({name: axis_extent(name) for name in index.axes()})
+            if low < 0 or high >= size:
+                return True
+        return False
 
     def without_rows(self) -> Problem:
         """The same on a machine that keeps no rows of a contraction."""

@@ -54,10 +54,18 @@ LONG = 3_000
 long as the search, which finds better."""
 
 
-Legality = Callable[[Region], str | None]
+@dataclass(frozen=True)
+class Refusal:
+    """What is wrong with a Region. ``reads``: the lets of Reads that leave their buffers."""
+
+    why: str
+    reads: tuple[str, ...] = ()
 
 
-def _any(region: Region) -> str | None:
+Legality = Callable[[Region], Refusal | None]
+
+
+def _any(region: Region) -> Refusal | None:
     return None
 
 
@@ -76,8 +84,8 @@ def extract_program(
     ``finished``: seconds that a program is estimated at once it has its Plans. The search sees less of a kernel; where
     its choice turns out dearer than the greedy one, that is taken.
 
-    ``legal``: says what is wrong with a Region, None where nothing is. A kernel that it refuses is cut where its
-    reductions are; if that does not help, ``fault`` says so.
+    ``legal``: says what is wrong with a Region, None where nothing is. A kernel that it refuses does without the Reads that are
+    wrong, or is cut where its reductions are; if that does not help, ``fault`` says so.
     """
     if graph is None or len(graph.outputs) != len(program.outputs):
         return Found(None, {}, (), None)
@@ -86,8 +94,9 @@ def extract_program(
         view = walked_on_matrix_units(view)
     malformed = tuple(dict.fromkeys(view.malformed))
 
-    def wrong(region: Region) -> str | None:
-        return fault(region) or legal(region)
+    def wrong(region: Region) -> Refusal | None:
+        malformed = fault(region)
+        return Refusal(malformed) if malformed else legal(region)
 
     problem = _problem(program, view, model)
     best = _begun(program, problem, wrong) if effort and problem.size > LONG else None
@@ -101,14 +110,14 @@ def extract_program(
             again = _proved(program, view, best, left, wrong, finished)
             proved = again if proved is None else (*again[:3], again[3].after(proved[3]))
     choice, extracted, problem, proof = proved
-    faults = (f"{region.name}, {text}" for region in extracted.regions if (text := wrong(region)))
+    faults = (f"{region.name}, {found.why}" for region in extracted.regions if (found := wrong(region)))
     fused = _fused(program, view, choice, extracted)
     classes = chosen_classes(program, view, choice, extracted.regions)
     nodes = tuple(f"{node.id} {node.arg.get('op', node.uop)}" for node in program.nodes)
 
     def allowed(other: Choice) -> bool:
         built = build(program, view, other, problem.rows)
-        return built.repeated | _refused(built, wrong) <= problem.stored
+        return _stricter(problem, built, wrong) is None
 
     names = tuple(region.name for region in extracted.regions)
     known = Known(problem, choice, nodes, names, allowed)
@@ -123,7 +132,8 @@ def _begun(program: Program, problem: Problem, wrong: Legality) -> tuple[Choice,
     if choice is None:
         return None
     built = build(program, problem.view, choice, problem.rows)
-    return None if built.repeated | _refused(built, wrong) else (choice, built.extracted, problem)
+    right = not built.repeated and not any(map(wrong, built.extracted.regions))
+    return (choice, built.extracted, problem) if right else None
 
 
 def _problem(program: Program, view: View, model: CostModel) -> Problem:
@@ -148,13 +158,13 @@ def _cheapest(
         choice, shares = found.choice, found.shares
         built = build(program, problem.view, choice, problem.rows)
         best = choice, built.extracted, problem
-        refused = built.repeated | _refused(built, wrong)
-        if refused <= problem.stored:
+        stricter = _stricter(problem, built, wrong)
+        if stricter is None:
             choice = improve(problem, choice)
             built = build(program, problem.view, choice, problem.rows)
-            kept = built.repeated | _refused(built, wrong) <= problem.stored
+            kept = _stricter(problem, built, wrong) is None
             return (choice, built.extracted, problem) if kept else best
-        problem = problem.storing(problem.stored | refused)
+        problem = stricter
     return best
 
 
@@ -180,19 +190,32 @@ def _proved(
         if choice is start:
             break
         built = build(program, view, choice, stored.rows)
-        refused = built.repeated | _refused(built, wrong)
-        if refused <= stored.stored:
+        stricter = _stricter(stored, built, wrong)
+        if stricter is None:
             if finished is not None and finished(built.extracted) > finished(extracted):
                 return start, extracted, problem, proof.of(start, "plans")
             return choice, built.extracted, stored, proof.of(choice)
-        stored = stored.storing(stored.stored | refused)
+        stored = stricter
     return start, extracted, problem, (proof or unproven(problem, start)).of(start)
 
 
-def _refused(built: Built, wrong: Legality) -> frozenset[str]:
-    """The reductions of the kernels that are not what they should be."""
-    pairs = zip(built.extracted.regions, built.reductions, strict=True)
-    return frozenset().union(*(classes for region, classes in pairs if wrong(region) is not None))
+def _stricter(problem: Problem, built: Built, wrong: Legality) -> Problem | None:
+    """``problem`` without what is not as it should be in kernels that were built of it; None where that is nothing, or nothing
+    more can be left out.
+
+    A value that the e-graph holds once may be read from several buffers: of rows 0 to 3 and of rows 4 to 7, each only where those
+    are asked for. A kernel that needs it in both places reads it from neither, though it computes it twice."""
+    stored, computed = set(built.repeated), set[str]()
+    for region, classes, reads in zip(built.extracted.regions, built.reductions, built.reads, strict=True):
+        refusal = wrong(region)
+        if refusal is None:
+            continue
+        beyond = {reads[name] for name in refusal.reads if problem.otherwise(reads[name])}
+        computed |= beyond
+        stored |= frozenset() if beyond else classes
+    if not computed and stored - problem.computed <= problem.stored:
+        return None
+    return problem.storing(problem.stored | stored).computing(frozenset(computed))
 
 
 def _fused(program: Program, view: View, choice: Choice, extracted: Extracted) -> dict[str, tuple[str, ...]]:

@@ -42,11 +42,13 @@ from .view import LEVEL, View, axis_extent, axis_id
 @dataclass(frozen=True)
 class Built:
     """``repeated``: the classes of reductions that a kernel would compute more than once (for different axes): what
-    fans out is not to be recomputed (document 004 §6.7). ``reductions``: per Region, the classes of all in it."""
+    fans out is not to be recomputed (document 004 §6.7). ``reductions``: per Region, the classes of all in it. ``reads``: per
+    Region, for the let of each Read, the class that it is a value of."""
 
     extracted: Extracted
     repeated: frozenset[str]
     reductions: tuple[frozenset[str], ...]
+    reads: tuple[Mapping[str, str], ...]
 
 
 def build(program: Program, view: View, choice: Choice, rows: bool = False) -> Built:
@@ -90,7 +92,8 @@ def build(program: Program, view: View, choice: Choice, rows: bool = False) -> B
     within = tuple(everywhere(builder.reduced) for builder in builders)
     outputs = [refs[cls] for cls in view.graph.outputs]
     extracted = Extracted(regions, plans, region_execution(regions, inputs, outputs))
-    return Built(extracted, everywhere(repeated), within)
+    reads = tuple(builder.reads() for builder in builders)
+    return Built(extracted, everywhere(repeated), within, reads)
 
 
 @dataclass
@@ -129,6 +132,9 @@ class _RegionBuilder:
         )
         self.repeated = self.again(region)
         return region, self.plan(region)
+
+    def reads(self) -> Mapping[str, str]:
+        return {name: key[0] for (key, _), name in self.made.items() if self.kernel.items[key].head == "Read"}
 
     def plan(self, region: Region) -> Plan:
         alone = self.reductions == 1 or (self.rows and one_row(region, self.products))

@@ -98,6 +98,11 @@ def test_sizes_of_symbols_are_checked_for_a_dump_as_for_a_program(size: Any) -> 
         ({"without": ["nosuch"]}, "UnknownRuleset"),
         ({"also": ["nosuch"]}, "UnknownRuleset"),
         ({"rules": ["nosuch.egg"]}, "FileUnreadable"),
+        ({"shapes": [3]}, "InvalidArgument"),
+        ({"rules": [3]}, "InvalidArgument"),
+        ({"without": 3}, "InvalidArgument"),
+        ({"also": [None]}, "InvalidArgument"),
+        ({"budget": 3}, "InvalidArgument"),
     ],
     ids=str,
 )

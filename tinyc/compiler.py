@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,12 +114,19 @@ def optimize_and_compile(
     """
     target = target_here() if target == "auto" else target
     hardware(target)  # a wrong name is an error now
+    if not isinstance(shapes, Mapping | None) or not isinstance(budget, Budget | None):
+        raise TinycError(
+            "InvalidArgument",
+            f"shapes is {show(shapes)}, budget is {show(budget)}",
+            'give shapes={"M": 150}, budget=tinyc.Budget(seconds=10), or leave them out',
+            {"layer": "compiler"},
+        )
     settings = read_settings()
     options = Options(
         target,
-        (*settings.rules, *_several(rules)),
-        tuple(_several(without)),  # type: ignore[arg-type]
-        tuple(_several(also)),  # type: ignore[arg-type]
+        (*settings.rules, *_several("rules", rules, (str, Path))),
+        _several("without", without, (str,)),
+        _several("also", also, (str,)),
         budget or Budget(extract_seconds=settings.extract_seconds),
         cost_model,
         profile,
@@ -145,8 +152,18 @@ def target_here() -> str:
         return "cpu"
 
 
-def _several(value: Sequence[str | Path] | str | Path) -> tuple[str | Path, ...]:
-    return (value,) if isinstance(value, (str, Path)) else tuple(value)
+def _several(option: str, value: Any, kinds: tuple[type, ...]) -> tuple[Any, ...]:
+    """One of ``kinds`` or several. Raises InvalidArgument."""
+    given = (value,) if isinstance(value, kinds) or not isinstance(value, Iterable) else tuple(value)
+    wrong = [each for each in given if not isinstance(each, kinds)]
+    if wrong:
+        raise TinycError(
+            "InvalidArgument",
+            f"{option} holds {show(wrong[0])}",
+            f"give {option} as a list of texts{' or paths' if Path in kinds else ''}",
+            {"layer": "compiler"},
+        )
+    return given
 
 
 class Compiled:

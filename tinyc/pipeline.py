@@ -23,7 +23,7 @@ from tinyc.extract.cost.model import CostModel, Roofline
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.plans.candidate import candidates_of
 from tinyc.extract.plans.planning import Planned, with_plans
-from tinyc.extract.program import Found, extract_program
+from tinyc.extract.program import Found, Legality, Refusal, extract_program
 from tinyc.extract.report.decisions import no_decisions
 from tinyc.extract.report.make import make_report, search_of
 from tinyc.extract.report.report import Assemble, ExtractionReport, RefusedPlan
@@ -223,16 +223,22 @@ def finished_seconds(options: Options, graph: Graph | None) -> Callable[[Extract
     return seconds
 
 
-def legality(capacity: int) -> Callable[[Region], str | None]:
+def legality(capacity: int) -> Legality:
     """What Poly Core has against a Region: an access that is not proven in bounds, a reduction that is fused under
     another although a row of its values is larger than ``capacity`` bytes. Equal Regions are looked at once."""
-    known: dict[Region, str | None] = {}
+    known: dict[Region, Refusal | None] = {}
 
-    def fault(region: Region) -> str | None:
+    def look(region: Region) -> Refusal | None:
+        outside = unguarded(region)
+        if outside:
+            return Refusal(str(outside[0]), tuple(each.let for each in outside))
+        why = fused_fault(region, capacity)
+        return None if why is None else Refusal(why)
+
+    def fault(region: Region) -> Refusal | None:
         same = anonymous(region)
         if same not in known:
-            outside = unguarded(region)
-            known[same] = str(outside[0]) if outside else fused_fault(region, capacity)
+            known[same] = look(region)
         return known[same]
 
     return fault

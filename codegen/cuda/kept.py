@@ -180,11 +180,13 @@ class Keeping(Lets):
         self.stored[key] = Stored(let, walk, array, False, row)
 
     def _to_shared(self, frame: Frame, walk: Walk, name: str, let: Let, value: str) -> str:
-        """Stores a let for all threads of the row, a vector with one access. The name of the array."""
+        """Stores a let for all threads of the row, a vector with one access. The name of the array.
+
+        It is aligned as far as its size goes: of one that ends amid an access the compiler reads what lies beyond it."""
         row = f"{name}_row"
-        size = math.prod(item.size for item in walk.axes)
-        kind = scalar.MEMORY[let.dtype]
-        self.frames[0].then(f"__shared__ alignas({ACCESS}) {kind} {row}[{self.teams * size}];")
+        size = self.teams * math.prod(item.size for item in walk.axes)
+        align = math.gcd(ACCESS, size * let.dtype.itemsize)
+        self.frames[0].then(f"__shared__ alignas({align}) {scalar.MEMORY[let.dtype]} {row}[{size}];")
         place = self._place(row, walk)
         if let.dtype in scalar.STORE:
             self.used.add(scalar.STORE[let.dtype])

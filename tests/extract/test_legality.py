@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 import tinyc
+from tinyc import functions as tc
 from tinyc.codegen.playback import play
 from tinyc.egraph.rulefiles import load_rules
 from tinyc.egraph.saturate import saturate
 from tinyc.extract.base import base_program
 from tinyc.extract.cost.hardware import Hardware, hardware
 from tinyc.extract.cost.model import Work
-from tinyc.extract.program import extract_program
+from tinyc.extract.program import Refusal, extract_program
 from tinyc.index.boundaries import boundaries, fused_fault
 from tinyc.index.derive import index_book
 from tinyc.index.hints import CAPACITY
@@ -59,7 +60,11 @@ def regions_of(
 ) -> list[Region]:
     apart = boundaries(program, index_book(program), capacity) if facts else ()
     graph = saturate(program, load_rules(rules), apart=apart).graph
-    legal: Callable[[Region], str | None] = lambda region: fused_fault(region, capacity)  # noqa: E731
+
+    def legal(region: Region) -> Refusal | None:
+        why = fused_fault(region, capacity)
+        return None if why is None else Refusal(why)
+
     found = (
         extract_program(program, graph, Launches(), legal)
         if check
@@ -133,6 +138,31 @@ def test_a_cost_model_s_preference_changes_nothing_in_the_naive_program() -> Non
 
     for region in base_program(sum_of_scores()).regions:
         assert fused_fault(region, 4) is None
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm80"])
+@pytest.mark.parametrize("steps", [2, 4])
+def test_a_value_of_two_slices_is_read_from_the_buffer_of_neither(steps: int, target: str) -> None:
+    """x[0] @ w of the rows 0 to 3 and x[1] @ w of the rows 4 to 7 are both the sum over k of x[i0, i1, k] w[k, i2], where they are
+    asked for; the buffer of either has it for half of the points."""
+
+    def recurrent(x: Any, h: Any, w: Any, u: Any) -> Any:
+        states = []
+        for step in range(steps):
+            h = (x[step] @ w + h @ u).relu()
+            states.append(h)
+        return tc.stack(states)
+
+    shapes = {"x": (steps, 4, 16), "h": (4, 16), "w": (16, 16), "u": (16, 16)}
+    program = tinyc.trace(recurrent, **{name: tinyc.spec("fp32", shape) for name, shape in shapes.items()})
+    compiled = tinyc.optimize_and_compile(program, target, budget=tinyc.Budget(extract_seconds=0))
+    assert not compiled.report.fallback and not compiled.report.warnings
+    assert len(compiled.kernels) <= 2 * steps
+    generator = np.random.default_rng(0)
+    inputs = {name: generator.integers(-2, 3, shape).astype(np.float32) for name, shape in shapes.items()}
+    (want,) = evaluate(program, inputs)
+    got = compiled(**inputs) if target == "cpu" else compiled.emulate(**inputs).outputs[0]
+    np.testing.assert_array_equal(got, want)
 
 
 def test_a_streaming_reduction_has_no_row_that_could_be_too_long() -> None:

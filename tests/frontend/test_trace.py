@@ -70,6 +70,7 @@ SYMBOLIC: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
     (lambda x: x[::2], lambda x: x[::2]),
     (lambda x: x[::-1, ::-2], lambda x: x[::-1, ::-2]),
     (lambda x: x[-1, -3:], lambda x: x[-1, -3:]),
+    (lambda x: x[x.shape[0] - 1], lambda x: x[-1]),
     (lambda x: x[-2::-1], lambda x: x[-2::-1]),
     (lambda x: x[: x.shape[0] // 2], lambda x: x[: x.shape[0] // 2]),
     (lambda x: tc.concatenate([x, x[:1]]), lambda x: np.concatenate([x, x[:1]])),
@@ -101,6 +102,29 @@ def test_sizes_compute_and_do_not_repeat_as_texts() -> None:
         lambda x: seen.extend([x.shape[0] * 2, 1 + x.shape[0], x.shape[0] - x.shape[0], -x.shape[1]]) or x, N
     )
     assert seen == ["2*M", "M+1", 0, "-N"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[: x.shape[0] % 2],
+        lambda x: x if x.shape[0] > 3 else -x,
+        lambda x: x if x.shape[0] <= x.shape[1] else -x,
+        lambda x: x * int(x.shape[0]),
+        lambda x: x * x.shape[1] ** -0.5,
+    ],
+)
+def test_sizes_without_a_value_are_not_computed_with(function: Callable[..., Any]) -> None:
+    with pytest.raises(tinyc.TinycError, match="has no value") as caught:
+        trace(function, N)
+    assert caught.value.kind == "InvalidShape"
+
+
+def test_a_slice_beyond_a_symbolic_axis_is_refused() -> None:
+    """It has as many elements as the axis, and begins later."""
+    with pytest.raises(tinyc.TinycError) as caught:
+        trace(lambda x: x[1 : x.shape[0] + 1], N)
+    assert caught.value.kind == "InvalidArgument"
 
 
 ARRAY = np.ones((3, 4), np.float32)
@@ -144,6 +168,28 @@ REFUSED: dict[str, tuple[Callable[..., Any], str, str]] = {
     "axis twice": (lambda x: x.sum((0, -2)), "InvalidArgument", "once"),
     "window too large": (lambda x: x.sliding_window(5, 1), "InvalidArgument", "smaller"),
     "negative pad": (lambda x: x.pad(-1), "InvalidArgument", "slice"),
+    "pad of a fraction": (lambda x: x.pad(1.5), "InvalidShape", "integer"),
+    "pad of three": (lambda x: x.pad([(1, 2, 3), (1, 1)]), "InvalidArgument", "pair"),
+    "pad of nothing": (lambda x: x.pad(None), "InvalidShape", "integer"),
+    "pad with a tensor": (lambda x: x.pad(1, x.sum()), "InvalidArgument", "numbers"),
+    "pad with a text": (lambda x: x.pad(1, "a"), "InvalidArgument", "numbers"),
+    "number beyond fp32": (lambda x: x + 10**400, "DTypeMismatch", "cast"),
+    "number of thousands of digits": (lambda x: x.cast("i32") + 10**5000, "DTypeMismatch", "cast"),
+    "float()": (lambda x: x * float(x.sum()), "InvalidArgument", "cast"),
+    "round()": (lambda x: round(x), "InvalidArgument", "cast"),
+    "divmod()": (lambda x: divmod(x, 2), "UnsupportedOp", "/"),
+    "shift": (lambda x: x << 1, "UnsupportedOp", "power"),
+    "plus on bool": (lambda x: (x > 0) + (x < 0), "DTypeMismatch", "cast"),
+    "bool times float": (lambda x: (x > 0) * x, "DTypeMismatch", "i32 or fp32"),
+    "power of i32": (lambda x: x.cast("i32") ** 3, "DTypeMismatch", "fp32"),
+    "exp of i32": (lambda x: x.cast("i32").exp(), "DTypeMismatch", "fp32"),
+    "norm with an array": (lambda x: tc.layer_norm(x, ARRAY[0]), "InvalidArgument", "input"),
+    "attention with an array": (lambda x: tc.attention(x, x, x, mask=ARRAY), "InvalidArgument", "input"),
+    "softmax of an array": (lambda x: x + tc.softmax(ARRAY), "InvalidArgument", "input"),
+    "matmul of arrays": (lambda x: x + tc.matmul(ARRAY, ARRAY.T), "InvalidArgument", "input"),
+    "array as an index": (lambda x: x[np.array([0, 1])], "InvalidArgument", "slices"),
+    "step of a fraction": (lambda x: x[::1.5], "InvalidArgument", "integer"),
+    "new axis at a fraction": (lambda x: x.expand_dims(0.5), "InvalidArgument", "places"),
     "squeeze": (lambda x: x.squeeze(0), "AxisSizeMismatch", "size 1"),
     "no tensor": (lambda x: 3.0, "InvalidArgument", "tensor"),
     "nothing": (lambda x: (), "InvalidArgument", "one"),
@@ -180,6 +226,8 @@ def test_wrong_specs_are_refused() -> None:
         lambda: spec("fp32", (0,)),
         lambda: spec("fp32", (2.5,)),  # type: ignore[arg-type]
         lambda: spec("fp32", ("M+",)),
+        lambda: spec("fp32", None),  # type: ignore[arg-type]
+        lambda: spec("fp32", (3,), 5),  # type: ignore[arg-type]
         lambda: tc.full((2,), 1.0),
     ):
         with pytest.raises(tinyc.TinycError):

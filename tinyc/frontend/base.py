@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from tinyc.ir.dtypes import DType
 from tinyc.ir.tiny import Imm, Shape
 
 from .builder import Builder, Operand, Value
-from .sizes import wrap
+from .sizes import integer, listed, wrap
 
 Axes = int | Sequence[int] | None
 
@@ -58,20 +58,21 @@ class Traced:
         return other
 
     def _axis(self, axis: int) -> int:
-        if isinstance(axis, bool) or not hasattr(axis, "__index__") or not -self.ndim <= axis < self.ndim:
+        place = integer(axis)
+        if place is None or not -self.ndim <= place < self.ndim:
             raise TinycError(
                 "InvalidArgument",
                 f"axis {axis!r} of a tensor of shape {show_shape(self.value.shape)}",
                 f"name an axis from {-self.ndim} to {self.ndim - 1}" if self.ndim else "a scalar has no axes",
                 {"layer": "frontend"},
             )
-        return axis.__index__() % self.ndim
+        return place % self.ndim
 
     def _axes(self, axis: Axes) -> tuple[int, ...]:
         """The axes named, counted from the front, in the order given; all of them for None."""
         if axis is None:
             return tuple(range(self.ndim))
-        axes = tuple(self._axis(a) for a in (axis if isinstance(axis, Iterable) else (axis,)))
+        axes = tuple(map(self._axis, listed(axis)))
         if len(set(axes)) != len(axes):
             raise TinycError(
                 "InvalidArgument", f"{axis} names an axis twice", "name each axis once", {"layer": "frontend"}

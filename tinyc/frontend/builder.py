@@ -17,9 +17,11 @@ from tinyc.ir.tiny import COMPARE, Dim, Imm, Shape
 
 from . import sizes
 
-_FLOAT_ONLY = ("FDIV", "EXP2", "LOG2", "SQRT", "RSQRT", "RECIP", "SIN")
-_NOT_ON_BOOL = (*_FLOAT_ONLY, "SUB", "NEG", "POW", "RELU")
+_FLOAT_ONLY = ("FDIV", "EXP2", "LOG2", "SQRT", "RSQRT", "RECIP", "SIN", "POW")
+_NOT_ON_BOOL = (*_FLOAT_ONLY, "ADD", "SUB", "MUL", "NEG", "RELU")
 _I32_MIN, _I32_MAX = -(1 << 31), (1 << 31) - 1
+_FLOAT_BITS = 1023
+"""Longer integers are more than any float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +112,15 @@ class Builder:
     def permute(self, x: Value, perm: Sequence[int]) -> Value:
         """Output axis i is input axis ``perm[i]``."""
         rank = len(x.shape)
-        whole = all(isinstance(p, int) and not isinstance(p, bool) and -rank <= p < rank for p in perm)
-        if not whole or sorted(p % rank for p in perm) != list(range(rank)):
+        places = [place for place in map(sizes.integer, perm) if place is not None and -rank <= place < rank]
+        order = [place % rank for place in places]
+        if len(places) != len(perm) or sorted(order) != list(range(rank)):
             raise TinycError(
                 "InvalidPermutation",
                 f"{list(perm)} does not name each axis of {show_shape(x.shape)} once",
                 f"give a permutation of 0..{rank - 1}",
                 _at("PERMUTE", x),
             )
-        order = [p % rank for p in perm]
         if order == sorted(order):
             return x
         return self._emit("PERMUTE", (x,), {"perm": order}, tuple(x.shape[p] for p in order), x.dtype)
@@ -165,7 +167,7 @@ class Builder:
                 "keep at least one element on every axis",
                 _at("SHRINK", x),
             )
-        if result == x.shape:
+        if tuple(hi) == x.shape and not any(lo) and set(step) <= {1}:
             return x
         arg = {"lo": list(lo), "hi": list(hi), "step": list(step)}
         return self._emit("SHRINK", (x,), arg, result, x.dtype)
@@ -259,9 +261,12 @@ class Builder:
 
     def _immediate(self, number: Imm, dtype: DType, uop: str) -> Imm:
         """The number as it goes into the document. A number that ``dtype`` cannot mean is a DTypeMismatch."""
+        whole = int_or_none(number)
+        if isinstance(number, int) and whole is not None and whole.bit_length() > _FLOAT_BITS:
+            raise dtype_error(uop, f"an integer of {whole.bit_length()} bits", dtype)
         if dtype is DType.BOOL and not (isinstance(number, bool) or number in (0, 1)):
             raise dtype_error(uop, f"the number {number}", dtype)
-        if dtype is DType.I32 and not (number == int_or_none(number) and _I32_MIN <= number <= _I32_MAX):
+        if dtype is DType.I32 and not (number == whole and _I32_MIN <= number <= _I32_MAX):
             raise dtype_error(uop, f"the number {number}", dtype)
         if dtype is DType.BOOL:
             return bool(number)

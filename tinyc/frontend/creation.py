@@ -13,7 +13,7 @@ from tinyc.ir.tiny import Dim, Imm
 
 from .builder import Builder, dtype_named
 from .reduction import ones_of
-from .sizes import size
+from .sizes import listed, size
 from .tensor import Tensor
 
 #: the document that functions without a tensor argument write to; set for the time of one trace, per thread
@@ -45,8 +45,7 @@ def current_builder(op: str) -> Builder:
 def full(shape: Dim | Sequence[Dim], value: Imm, dtype: str | DType = "fp32") -> Tensor:
     """``value`` everywhere."""
     kind, builder = dtype_named(dtype, {"op": "full"}), current_builder("full")
-    listed = (shape,) if isinstance(shape, int | str) else tuple(shape)
-    sizes = tuple(size(dim) for dim in listed)
+    sizes = tuple(map(size, listed(shape)))
     ones = Tensor(builder, ones_of(builder, sizes, kind))
     if kind is DType.BOOL:
         return ones if value else ~ones

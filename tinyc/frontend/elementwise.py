@@ -186,4 +186,12 @@ class Elementwise(Traced):
 
 
 def in_fp32(x: E, compute: Callable[[E], E]) -> E:
+    """Raises DTypeMismatch for i32 and bool."""
+    if not x.dtype.is_float:
+        raise TinycError(
+            "DTypeMismatch",
+            f"a function of floats meets {x.dtype}",
+            "cast the operand to fp32 first",
+            {"layer": "frontend"},
+        )
     return compute(x.cast(DType.FP32)).cast(x.dtype) if x.dtype in (DType.FP16, DType.BF16) else compute(x)

@@ -13,7 +13,7 @@ from tinyc.ir.tiny import Dim, Imm
 from .base import Axes
 from .creation import arange, full, ones, zeros
 from .nn import attention, conv, layer_norm, log_softmax, rms_norm, softmax
-from .tensor import Tensor, matmul
+from .tensor import Tensor, matmul, need_tensors
 
 __all__ = [
     "abs",
@@ -250,14 +250,10 @@ abs = absolute
 
 
 def _tensor(op: str, x: object) -> Tensor:
+    need_tensors(op, x)
     if isinstance(x, Tensor):
         return x
-    raise _error(
-        "InvalidArgument",
-        op,
-        f"{op} meets a {type(x).__name__}, not a traced tensor",
-        "call it inside tinyc.trace on the function's arguments; arrays come in as inputs",
-    )
+    raise _error("InvalidArgument", op, f"{op} of nothing", "give a tensor")
 
 
 def _placed(x: Tensor, axis: int, start: Dim, total: Dim) -> Tensor:

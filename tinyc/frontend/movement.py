@@ -7,11 +7,11 @@ from types import EllipsisType
 from typing import Any, Self
 
 from tinyc.ir import dims
-from tinyc.ir.diagnostics import TinycError, show_shape
+from tinyc.ir.diagnostics import TinycError, show, show_shape
 from tinyc.ir.tiny import Dim, Imm
 
-from .base import Traced
-from .sizes import size
+from .base import Traced, number_of
+from .sizes import Size, integer, listed, size, spread
 
 
 class Movement(Traced):
@@ -47,10 +47,10 @@ class Movement(Traced):
 
     def expand_dims(self, axis: int | Sequence[int]) -> Self:
         """New axes of size 1 at these positions of the result."""
-        places = (axis,) if isinstance(axis, int) else tuple(axis)
+        places = listed(axis)
         rank = self.ndim + len(places)
-        new = {place + rank if place < 0 else place for place in places}
-        if len(new) != len(places) or any(not 0 <= place < rank for place in new):
+        new = {place % rank for place in map(integer, places) if place is not None and -rank <= place < rank}
+        if len(new) != len(places):
             raise _invalid(
                 "expand_dims", f"axis {axis} of a result of rank {rank}", "name new places once each"
             )
@@ -77,13 +77,17 @@ class Movement(Traced):
 
     def pad(self, pads: int | Sequence[Any], value: Imm = 0) -> Self:
         """``pads`` as in numpy: a number for all sides, (before, after) for all axes, or one pair per axis."""
-        if isinstance(pads, int):
-            pairs = [(pads, pads)] * self.ndim
-        elif len(pads) == 2 and all(isinstance(side, int) for side in pads):
-            pairs = [(pads[0], pads[1])] * self.ndim
+        sides = spread(pads, self.ndim)
+        if len(sides) == 2 and all(len(listed(side)) == 1 for side in sides):
+            pairs = [sides] * self.ndim
         else:
-            pairs = [(pair, pair) if isinstance(pair, int) else (pair[0], pair[1]) for pair in pads]
-        return self._new(self.builder.pad(self.value, pairs, value))
+            pairs = [pair * 2 if len(pair) == 1 else pair for pair in map(listed, sides)]
+        if any(len(pair) != 2 for pair in pairs):
+            raise _invalid(
+                "pad", f"pads {show(pads)}", "give a number, (before, after), or one pair per axis"
+            )
+        known = [(size(low, least=None), size(high, least=None)) for low, high in pairs]
+        return self._new(self.builder.pad(self.value, known, number_of(value, "PAD")))
 
     def sliding_window(
         self,
@@ -146,17 +150,16 @@ def windows(dim: Dim, kernel: int, stride: int, dilation: int) -> Dim:
 
 def per_axis(value: int | Sequence[int], count: int) -> tuple[int, ...]:
     """One integer for each of ``count`` axes: a single one repeats."""
-    values = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * count
-    if len(values) != count or any(isinstance(n, bool) or not isinstance(n, int) for n in values):
+    given = spread(value, count)
+    known = [n for n in map(integer, given) if n is not None]
+    if len(given) != count or len(known) != count:
         raise _invalid("sliding_window", f"{value!r} for {count} axes", f"give one integer, or {count}")
-    return values
+    return tuple(known)
 
 
 def _flat(args: Sequence[Any]) -> tuple[Any, ...]:
     """``f(2, 3)`` and ``f((2, 3))`` mean the same."""
-    if len(args) == 1 and not isinstance(args[0], str) and isinstance(args[0], Iterable):
-        return tuple(args[0])
-    return tuple(args)
+    return listed(args[0]) if len(args) == 1 else tuple(args)
 
 
 def _skip(sizes: Iterable[Dim]) -> int:
@@ -168,9 +171,8 @@ def _skip(sizes: Iterable[Dim]) -> int:
 def _complete(keys: Sequence[Any], rank: int) -> list[int | slice | None]:
     """The key with ``...`` and what is missing at the end written out as full slices."""
     for key in keys:
-        if isinstance(key, bool) or not (
-            key is None or isinstance(key, slice | EllipsisType) or hasattr(key, "__index__")
-        ):
+        plain = key is None or isinstance(key, slice | EllipsisType | Size)
+        if not plain and integer(key) is None:
             raise _invalid(
                 "indexing",
                 f"an index of type {type(key).__name__} (gather is not in the vocabulary)",
@@ -193,10 +195,10 @@ def _range(part: Any, dim: Dim, axis: int) -> tuple[Dim, Dim, int, bool]:
         if isinstance(dim, int) and isinstance(first, int) and not 0 <= first < dim:
             raise _invalid("indexing", f"index {part} on axis {axis} of size {dim}", "stay within the axis")
         return first, dims.add(first, 1), 1, False
-    step = 1 if part.step is None else part.step.__index__()
-    if step == 0:
-        raise _invalid("indexing", "a slice with step 0", "use a step other than 0")
-    known = [bound is None or hasattr(bound, "__index__") for bound in (part.start, part.stop)]
+    step = 1 if part.step is None else integer(part.step)
+    if not step:
+        raise _invalid("indexing", f"a slice with step {part.step!r}", "use an integer other than 0")
+    known = [bound is None or integer(bound) is not None for bound in (part.start, part.stop)]
     if isinstance(dim, int) and all(known):
         picked = range(dim)[part]
         if not picked:

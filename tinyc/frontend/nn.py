@@ -7,7 +7,7 @@ contractions accumulate in fp32 over products of casted operands (I-08).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from tinyc.ir import dims
 from tinyc.ir.diagnostics import TinycError, show, show_shape
@@ -18,7 +18,8 @@ from .base import Axes
 from .creation import triangle
 from .elementwise import LN_2, LOG2_E
 from .movement import per_axis
-from .tensor import Tensor, contract
+from .sizes import integer, listed, spread
+from .tensor import Tensor, contract, need_tensors
 
 Causal = bool | Literal["upper_left", "lower_right"]
 Pads = int | Sequence[int | Sequence[int]]
@@ -26,14 +27,14 @@ Pads = int | Sequence[int | Sequence[int]]
 
 def softmax(x: Tensor, axis: Axes = -1, dtype: str | DType | None = None) -> Tensor:
     """exp(x - max) / sum over ``axis``. A row of -inf is NaN, as in numpy."""
-    wide = _wide(x)
+    wide = _wide("softmax", x)
     powers = ((wide - wide.max(axis, keepdims=True)) * LOG2_E).exp2()
     return (powers / powers.sum(axis, keepdims=True)).cast(dtype or x.dtype)
 
 
 def log_softmax(x: Tensor, axis: Axes = -1, dtype: str | DType | None = None) -> Tensor:
     """(x - max) - log(sum(exp(x - max))) over ``axis``."""
-    wide = _wide(x)
+    wide = _wide("log_softmax", x)
     shifted = wide - wide.max(axis, keepdims=True)
     total = (shifted * LOG2_E).exp2().sum(axis, keepdims=True)
     return (shifted - total.log2() * LN_2).cast(dtype or x.dtype)
@@ -51,7 +52,7 @@ def layer_norm(
 
     ``weight`` and ``bias`` have the sizes of those axes, in the order of the axes in ``x``.
     """
-    wide = _wide(x)
+    wide = _wide("layer_norm", x, weight, bias)
     centred = wide - wide.mean(axis, keepdims=True)
     variance = (centred * centred).mean(axis, keepdims=True)
     return _affine(centred * (variance + eps).rsqrt(), x, axis, weight, bias).cast(dtype or x.dtype)
@@ -65,7 +66,7 @@ def rms_norm(
     dtype: str | DType | None = None,
 ) -> Tensor:
     """x / sqrt(mean(x^2) + eps) * weight over ``axis``; ``weight`` as in :func:`layer_norm`."""
-    wide = _wide(x)
+    wide = _wide("rms_norm", x, weight)
     scale = ((wide * wide).mean(axis, keepdims=True) + eps).rsqrt()
     return _affine(wide * scale, x, axis, weight, None).cast(dtype or x.dtype)
 
@@ -88,6 +89,7 @@ def conv(
     Result: [N, Cout, *out] with out = (D + pads - dilation*(kernel-1) - 1) // stride + 1.
     Raises AxisSizeMismatch, DTypeMismatch, InvalidArgument.
     """
+    need_tensors("conv", x, weight, bias)
     count = x.ndim - 2
     if count not in (1, 2, 3) or weight.ndim != x.ndim:
         raise _error(
@@ -98,8 +100,10 @@ def conv(
         )
     batch, channels, *_ = x.value.shape
     out_channels, group_channels, *kernel = weight.value.shape
-    if isinstance(groups, bool) or not isinstance(groups, int) or groups < 1:
+    parts = integer(groups)
+    if parts is None or parts < 1:
         raise _error("InvalidArgument", "conv", f"groups is {groups!r}", "give an integer >= 1")
+    groups = parts
     if dims.mul(group_channels, groups) != channels:
         raise _error(
             "AxisSizeMismatch",
@@ -161,6 +165,7 @@ def attention(
     j <= i + N - M ("lower_right": the last row sees all, as with a cache of keys). Scores and softmax are fp32;
     the probabilities are cast to v's dtype before the second product. A row with nothing to attend to is NaN.
     """
+    need_tensors("attention", q, k, v, mask)
     if min(q.ndim, k.ndim, v.ndim) < 2 or not q.ndim == k.ndim == v.ndim:
         raise _error(
             "AxisSizeMismatch", "attention", _qkv(q, k, v), "give q, k and v the same rank of at least 2"
@@ -206,23 +211,16 @@ def attention(
 
 def conv_pads(pad: Pads, count: int) -> list[tuple[int, int]]:
     """(before, after) of each spatial axis. Raises InvalidArgument."""
-    given: tuple[Any, ...] = tuple(pad) if isinstance(pad, tuple | list) else (pad,) * count
-    pairs = [(each, each) if isinstance(each, int) else each for each in given]
-    fits = (
-        isinstance(pair, tuple | list) and len(pair) == 2 and all(_is_size(n) for n in pair) for pair in pairs
-    )
-    if len(pairs) != count or not all(fits):
+    pairs = [each * 2 if len(each) == 1 else each for each in map(listed, spread(pad, count))]
+    known = [[n for n in map(integer, pair) if n is not None and n >= 0] for pair in pairs]
+    if len(known) != count or any(len(pair) != 2 for pair in (*pairs, *known)):
         raise _error(
             "InvalidArgument",
             "conv",
             f"pad {show(pad)} for {count} spatial axes",
             "give one number >= 0, or per spatial axis a number or [before, after]",
         )
-    return [(pair[0], pair[1]) for pair in pairs]
-
-
-def _is_size(n: object) -> bool:
-    return isinstance(n, int) and not isinstance(n, bool) and n >= 0
+    return [(low, high) for low, high in known]
 
 
 def pool(
@@ -242,9 +240,10 @@ def pool(
     return windowed.max(over) if op == "max" else windowed.mean(over)
 
 
-def _wide(x: Tensor) -> Tensor:
+def _wide(op: str, x: Tensor, *parameters: Tensor | None) -> Tensor:
+    need_tensors(op, x, *parameters)
     if not x.dtype.is_float:
-        raise _error("DTypeMismatch", "softmax or norm", f"the tensor is {x.dtype}", "cast it to fp32 first")
+        raise _error("DTypeMismatch", op, f"{op} meets {x.dtype}", "cast it to fp32 first")
     return x.cast(DType.FP32)
 
 

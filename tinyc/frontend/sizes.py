@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
+from typing import Any, NoReturn
 
 from tinyc.ir import dims
 from tinyc.ir.diagnostics import TinycError
@@ -44,6 +46,20 @@ class Size(str):
             return wrap(dims.floordiv(str(self), divisor))
         raise _invalid(f"{self} // {other}: a size is divided only by a positive integer")
 
+    # -- what needs a value, and what a text would do
+
+    def _unknown(self, *_: object) -> NoReturn:
+        raise TinycError(
+            "InvalidShape",
+            f"the size {self} has no value while the function is traced; it knows only + - * //",
+            "trace with an integer size where Python computes with it or compares it",
+            {"layer": "frontend"},
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = _unknown
+    __mod__ = __rmod__ = __pow__ = __rpow__ = __truediv__ = __rtruediv__ = __rfloordiv__ = _unknown
+    __int__ = __float__ = _unknown
+
 
 def wrap(dim: Dim) -> Dim:
     return dim if isinstance(dim, int) else Size(dim)
@@ -58,12 +74,32 @@ def size(value: object, least: int | None = 1) -> Dim:
             raise _invalid(str(error)) from None
         if isinstance(value, str):
             return value
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    number = integer(value)
+    if number is None:
         raise _invalid(f"{value!r} is not a size")
-    number = value.__index__()
     if least is not None and number < least:
         raise _invalid(f"a size of {number} (at least {least})")
-    return int(number)
+    return number
+
+
+def integer(value: object) -> int | None:
+    """The integer that ``value`` is, one of numpy's too; None for all else, bool among it."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def listed(value: Any) -> tuple[Any, ...]:
+    """``2`` and ``(2, 3)`` alike as a tuple; a text is one size."""
+    one = isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", None) == 0
+    return (value,) if one else tuple(value)
+
+
+def spread(value: Any, count: int) -> tuple[Any, ...]:
+    """One value for each of ``count`` axes: a single one repeats, several are taken as they are."""
+    given = listed(value)
+    return given * count if len(given) == 1 and given[0] is value else given
 
 
 def divide(have: Shape, known: Iterable[Dim]) -> Dim | None:

@@ -72,6 +72,16 @@ class Tensor(Movement, Reduction):
             {"layer": "frontend", "op": "bool"},
         )
 
+    def __float__(self) -> NoReturn:
+        raise TinycError(
+            "InvalidArgument",
+            "a traced tensor has no value, so it is no number of Python's",
+            "use the tensor's methods, or tinyc's functions; cast(\"i32\") truncates",
+            {"layer": "frontend", "op": "float"},
+        )
+
+    __int__ = __complex__ = __round__ = __trunc__ = __floor__ = __ceil__ = __float__
+
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise _numpy_error("numpy.asarray")
 
@@ -94,7 +104,11 @@ class Tensor(Movement, Reduction):
     def __mod__(self, _: Any) -> NoReturn:
         raise _no_operator("%", "a reshape that splits the axis")
 
-    __rfloordiv__, __rmod__ = __floordiv__, __mod__
+    def __lshift__(self, _: Any) -> NoReturn:
+        raise _no_operator("<< or >>", "a product with a power of two")
+
+    __rfloordiv__ = __divmod__ = __rdivmod__ = __floordiv__
+    __rmod__, __rshift__, __rlshift__, __rrshift__ = __mod__, __lshift__, __lshift__, __lshift__
 
     def __setitem__(self, *_: Any) -> NoReturn:
         raise _no_operator("assignment to an element", "where(condition, new, old), or concatenate")
@@ -106,6 +120,7 @@ def matmul(a: Tensor, b: Tensor, dtype: str | DType | None = None, acc: str | DT
     Accumulates in ``acc`` (fp32 for floats, else the operands' dtype); the result has ``dtype`` (the operands').
     Raises DTypeMismatch, AxisSizeMismatch, BroadcastMismatch.
     """
+    need_tensors("matmul", a, b)
     if a.dtype is not b.dtype:
         raise dtype_error("matmul", b.dtype, a.dtype)
     if not a.ndim or not b.ndim or a.value.shape[-1] != b.value.shape[-2 if b.ndim > 1 else 0]:
@@ -135,6 +150,18 @@ def contract(a: Tensor, b: Tensor, count: int, acc: str | DType | None = None) -
     rank = max(a.ndim, b.ndim)
     product = a.cast(wide) * b.cast(wide)
     return product._new(product.builder.reduce(product.value, "SUM", range(rank - count, rank), wide))
+
+
+def need_tensors(op: str, *given: object) -> None:
+    """Raises InvalidArgument where one is neither a traced tensor nor left out."""
+    for each in given:
+        if each is not None and not isinstance(each, Tensor):
+            raise TinycError(
+                "InvalidArgument",
+                f"{op} meets a {type(each).__name__}, not a traced tensor",
+                "call it inside tinyc.trace on the function's arguments; arrays come in as inputs",
+                {"layer": "frontend", "op": op},
+            )
 
 
 def _numpy_error(name: str) -> TinycError:

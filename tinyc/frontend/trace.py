@@ -17,7 +17,7 @@ from tinyc.ir.tiny import Dim, Program, Shape
 
 from .builder import Builder, dtype_named
 from .creation import writing_to
-from .sizes import size
+from .sizes import listed, size
 from .tensor import Tensor
 
 _HERE = Path(__file__).parent
@@ -34,8 +34,10 @@ class Spec:
 
 def spec(dtype: str | DType, shape: Dim | Sequence[Dim] = (), name: str | None = None) -> Spec:
     """``spec("fp16", ("M", 64))``. Raises DTypeMismatch, InvalidShape."""
-    listed = (shape,) if isinstance(shape, int | str) else tuple(shape)
-    return Spec(dtype_named(dtype, {"layer": "frontend", "op": "spec"}), tuple(size(d) for d in listed), name)
+    if name is not None and not isinstance(name, str):
+        raise _invalid(f"the name of an input is {name!r}", "give a text")
+    kind = dtype_named(dtype, {"layer": "frontend", "op": "spec"})
+    return Spec(kind, tuple(map(size, listed(shape))), name)
 
 
 def trace(function: Callable[..., Any], *specs: Spec, **named_specs: Spec) -> Program:
