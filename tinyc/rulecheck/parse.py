@@ -115,6 +115,11 @@ class Schema:
         """Whether a user's file may add any row to a table: its meaning asserts nothing."""
         return any(not each.facts and not each.policy for each in self.meanings.get(table, ()))
 
+    def built_in(self, table: str, row: tuple[int | str | bool, ...]) -> bool:
+        """Whether a row of a table is one of tinyc's own."""
+        file, _ = self.places.get((table, row), ("", 0))
+        return Path(file).parent == rulefiles.BUILTIN.resolve().parent
+
     def signature(self, word: str) -> Signature | None:
         return self.constructors.get(word) or self.functions.get(word) or self.relations.get(word)
 
