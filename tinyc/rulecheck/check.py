@@ -40,6 +40,9 @@ HOPELESS = 1200
 FEW = 1
 """Instances that are too few, so that relations are unfolded as well."""
 
+LARGEST_RULE = 400
+"""Applications in a rule; instances of larger ones take too long to make. No rule of tinyc's has a fifth of that."""
+
 AFTER = 40
 """Attempts after a counterexample, for a smaller one."""
 
@@ -133,9 +136,13 @@ def check_rule(rule: Rule, base: Base, klass: str | None = None) -> Verdict:
         return replace(blank, why=rule.problem)
     if not declared:
         return replace(blank, why=f"ruleset {rule.ruleset!r} has no class: (in-phase …) is missing")
+    size = sum(1 for _ in _calls((*rule.body, *rule.actions)))
+    if size > LARGEST_RULE:
+        return replace(blank, why=f"it has {size} applications, and at most {LARGEST_RULE} can be tried")
     try:
         cases = expand(base, rule.body)
         _actions_known(rule, base)
+        _sorted(cases)
     except Unreadable as error:
         return replace(blank, why=str(error))
     try:
@@ -337,6 +344,14 @@ def _actions_known(rule: Rule, base: Base) -> None:
             raise Unreadable(
                 f"{call.head} takes {len(signature.args)} arguments, not {len(call.args)}: {call}"
             )
+
+
+def _sorted(cases: Sequence[Case]) -> None:
+    for case in cases:
+        spoken = {arg for step in case.steps for arg in (*step.args, step.out)}
+        unknown = [arg.name for arg in case.names.values() if isinstance(arg, Var) and arg not in spoken]
+        if any(name not in case.sorts for name in unknown):
+            raise Unreadable(f"nothing says of which sort {unknown[0]} is")
 
 
 def _calls(patterns: Sequence[Pattern]) -> Iterator[Call]:

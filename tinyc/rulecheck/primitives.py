@@ -13,6 +13,9 @@ from .term import Term, Value
 
 LIMIT = 1 << 63
 
+LONGEST = 1 << 12
+"""Elements of a vector; a longer one is no index and no shape."""
+
 
 class Fails(Exception):
     """A primitive has no value at these arguments."""
@@ -63,6 +66,18 @@ def _with(vector: tuple[Value, ...], index: int, value: Value) -> tuple[Value, .
 def _without(vector: tuple[Value, ...], index: int) -> tuple[Value, ...]:
     _at(vector, index)
     return (*vector[:index], *vector[index + 1 :])
+
+
+def _short(vector: tuple[Value, ...]) -> tuple[Value, ...]:
+    if len(vector) > LONGEST:
+        raise Fails(f"a vector of {len(vector)} elements")
+    return vector
+
+
+def _range(count: int) -> tuple[Value, ...]:
+    if count > LONGEST:
+        raise Fails(f"a vector of {count} elements")
+    return tuple(range(count))
 
 
 def _shift(value: int, by: int) -> int:
@@ -130,11 +145,11 @@ PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "vec-set": _with,
     "vec-push": lambda vector, value: (*vector, value),
     "vec-pop": _popped,
-    "vec-append": lambda *vectors: tuple(each for vector in vectors for each in vector),
+    "vec-append": lambda *vectors: _short(tuple(each for vector in vectors for each in vector)),
     "vec-remove": _without,
     "vec-contains": lambda vector, value: _chosen(value in vector),
     "vec-not-contains": lambda vector, value: _chosen(value not in vector),
-    "vec-range": lambda n: tuple(range(n)),
+    "vec-range": _range,
     "set-of": lambda *values: frozenset(values),
     "set-empty": lambda: frozenset(),
     "set-insert": lambda s, value: s | {value},
