@@ -16,14 +16,16 @@ from . import affine
 from .borders import Borders
 from .compare import Outcome
 from .context import BadBinder, IllFormed, Reject
+from .growth import inventing
 from .instantiate import Attempt
 from .judge import Tally, Wrong, act, claimed
-from .parse import Call, Lit, Pattern, Rule, Schema, Unreadable, Var, declare, load, variables
+from .parse import Call, Lit, Rule, Schema, Unreadable, Var, calls, declare, load, variables
 from .plan import expand
 from .primitives import Fails
 from .shown import noted, size_of, unsound
 from .steps import Case
 from .term import show
+from .types import misspelt
 from .verdict import Counterexample, Note, Verdict
 from .world import World
 
@@ -136,9 +138,12 @@ def check_rule(rule: Rule, base: Base, klass: str | None = None) -> Verdict:
         return replace(blank, why=rule.problem)
     if not declared:
         return replace(blank, why=f"ruleset {rule.ruleset!r} has no class: (in-phase …) is missing")
-    size = sum(1 for _ in _calls((*rule.body, *rule.actions)))
+    parts = (*rule.body, *rule.actions)
+    size = sum(1 for part in parts for _ in calls(part))
     if size > LARGEST_RULE:
         return replace(blank, why=f"it has {size} applications, and at most {LARGEST_RULE} can be tried")
+    for why in (*misspelt(parts), *_merged(rule, base)):
+        return replace(blank, why=why)
     try:
         cases = expand(base, rule.body)
         _actions_known(rule, base)
@@ -338,12 +343,21 @@ def _actions_known(rule: Rule, base: Base) -> None:
             raise Unreadable(
                 f"the action {action} speaks of {', '.join(missing)}, which the body does not bind"
             )
-    for call in _calls(rule.actions):
+    for call in (call for action in rule.actions for call in calls(action)):
         signature = base.signature(call.head)
         if signature is not None and len(signature.args) != len(call.args):
             raise Unreadable(
                 f"{call.head} takes {len(signature.args)} arguments, not {len(call.args)}: {call}"
             )
+
+
+def _merged(rule: Rule, base: Base) -> Iterator[str]:
+    """Functions that a rule asks for and whose values are not those that rules set, so that it may ask for any."""
+    for call in (call for fact in rule.body for call in calls(fact)):
+        if call.head in base.functions and call.head not in base.meanings:
+            why = inventing(base, call.head)
+            if why:
+                yield why
 
 
 def _sorted(cases: Sequence[Case]) -> None:
@@ -352,13 +366,6 @@ def _sorted(cases: Sequence[Case]) -> None:
         unknown = [arg.name for arg in case.names.values() if isinstance(arg, Var) and arg not in spoken]
         if any(name not in case.sorts for name in unknown):
             raise Unreadable(f"nothing says of which sort {unknown[0]} is")
-
-
-def _calls(patterns: Sequence[Pattern]) -> Iterator[Call]:
-    for each in patterns:
-        if isinstance(each, Call):
-            yield each
-            yield from _calls(each.args)
 
 
 __all__ = [
