@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from .bindings import Bindings
 from .context import IllFormed, Leaf, Reject
+from .denote import filled_axes
 from .generate import DRAWS, GENERATORS, built, satisfying, shape_of_number
 from .machines import less
 from .order import next_of
@@ -250,6 +251,8 @@ class Attempt(Scope, Bindings):
                 if step.head in ("Input", "Arg"):
                     self.program_input(args[0], step)
                 term = self.world.build(step.head, args)
+                if step.head == "Fill" and not self.world.facts.free(args[2]) <= set(filled_axes(args[1])):
+                    raise Reject  # no buffer is filled so
                 assert step.out is not None
                 self.bind(step.out, term)
             case "fact":

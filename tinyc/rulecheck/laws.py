@@ -13,7 +13,6 @@ from tinyc.ir.dtypes import DType
 from .atoms import Arg, Atom, Atoms, signature
 from .growth import grows
 from .parse import Call, Lit, Pattern, Rule, Schema, calls, variables
-from .types import misspelt
 
 MAX_CONSTRUCTORS = 4
 """On a left-hand side (rules/README.md, law 5)."""
@@ -74,7 +73,6 @@ def broken(written: Written, schema: Schema) -> Iterator[tuple[str, str]]:
         yield "large-left-side", why
     if not written.generic:
         yield from (("no-guard", why) for why in _guards(written, schema))
-    yield from (("misspelt", why) for why in misspelt((*rule.body, *rule.actions)))
     misfits = list(_misfits(rule, schema))
     yield from (("refused", why) for why in misfits)
     if not misfits and grows(written.atoms, schema):

@@ -51,7 +51,7 @@ from .schedules import (
     staged,
     widest_line,
 )
-from .term import Term, Value, walk
+from .term import Term, Value, show, walk
 from .world import World, number_of
 
 
@@ -276,6 +276,15 @@ def holds(world: World, args: tuple[Value, ...]) -> bool:
         return bool(found(world, *rest))
     except TypeError:
         raise Fails(f"{name!r} takes other arguments") from None
+
+
+def unmet(args: tuple[Value, ...]) -> str:
+    """Why a predicate does not hold, for a reader."""
+    name, *rest = args
+    told = " ".join(map(show, rest))
+    if name == "row":
+        return f"({' '.join(map(str, rest))}) is no row that tinyc has, and no other machine is known"
+    return f"{name} does not hold of {told}"
 
 
 def value_of(world: World, name: str, args: tuple[Value, ...]) -> Value | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .term import Term, Value
+from .term import Term, Value, show
 
 LIMIT = 1 << 63
 
@@ -46,9 +46,16 @@ def _remainder(a: int, b: int) -> int:
     return a - b * _quotient(a, b)
 
 
+class _Unmet(Fails):
+    """A condition is false; spelled only where somebody reads it."""
+
+    def __str__(self) -> str:
+        return f"({' '.join(map(str, (self.args[0], *map(show, self.args[1:]))))}) does not hold" if self.args else ""
+
+
 def _chosen(condition: bool) -> tuple[()]:
     if not condition:
-        raise Fails("the condition does not hold")
+        raise _Unmet
     return ()
 
 
@@ -191,6 +198,8 @@ def compute(head: str, args: tuple[Value, ...], build: Callable[[str, tuple[Valu
             return value
         result: Value = PRIMITIVES[head](*args)
         return result
+    except _Unmet:
+        raise _Unmet(head, *args) from None
     except (TypeError, AttributeError, ValueError) as error:
         raise Fails(f"({head} …) does not take such arguments: {error}") from None
 

@@ -124,7 +124,7 @@ _REAL: dict[str, Callable[..., Array]] = {
     "BOOL": _total(lambda x: x != 0, 1),
     "INT": _total(lambda x: int(x) if isinstance(x, bool) else x, 1),
 }
-REAL_STYLES = ("numbers", "small", "powers", "squares")
+REAL_STYLES = ("small", "numbers", "powers", "squares")
 
 
 class Reals(Domain):
