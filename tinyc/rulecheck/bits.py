@@ -49,12 +49,12 @@ def specials(dtype: str) -> Array:
         return np.array([*numbers, math.nan], np.float64).astype(np.float32).astype(kind)
 
 
-STYLES = ("special", "ordinary", "integers", "far", "nonfinite")
+STYLES = ("special", "ordinary", "close", "integers", "far", "nonfinite")
 
 
 class Bits(Domain):
     """``style``: "special" draws from :func:`specials`, and any bits; "ordinary" between 2^-9 and 2^9 with some zeros
-    and equal values; "integers" small ones; "far" near the largest of a narrow dtype; "nonfinite" between 2^-3 and 2^3 with
+    and equal values; "close" all within a few per cent of one number, where differences cancel; "integers" small ones; "far" near the largest of a narrow dtype; "nonfinite" between 2^-3 and 2^3 with
     one infinity or NaN in half of the samples."""
 
     def __init__(self, seed: str, style: str, samples: int) -> None:
@@ -87,6 +87,10 @@ class Bits(Domain):
         sign = rng.choice([-1.0, 1.0], shape)
         if self.style == "integers":
             x = rng.integers(0, 4, shape) * sign
+        elif self.style == "close":
+            common = np.random.default_rng(number(self.seed, self.style)).choice([1.0, 0.5, 2.0, 1.5, 3.3, 40.0], shape[0])
+            nearby = np.exp2(-rng.uniform(4, 16, shape)) * sign
+            x = common.reshape(-1, *[1] * (len(shape) - 1)) * (1 + nearby)
         elif self.style == "far" and dtype == "fp16":
             x = sign * rng.uniform(2.0**14, 65000.0, shape)
         else:

@@ -16,14 +16,16 @@ from . import affine
 from .borders import Borders
 from .compare import Outcome
 from .context import BadBinder, IllFormed, Reject
+from .growth import inventing
 from .instantiate import Attempt
 from .judge import Tally, Wrong, act, claimed
-from .parse import Call, Lit, Pattern, Rule, Schema, Unreadable, Var, declare, load, variables
+from .parse import Call, Lit, Rule, Schema, Unreadable, Var, calls, declare, load, variables
 from .plan import expand
 from .primitives import Fails
 from .shown import noted, size_of, unsound
 from .steps import Case
 from .term import show
+from .types import misspelt
 from .verdict import Counterexample, Note, Verdict
 from .world import World
 
@@ -39,6 +41,9 @@ HOPELESS = 1200
 
 FEW = 1
 """Instances that are too few, so that relations are unfolded as well."""
+
+LARGEST_RULE = 400
+"""Applications in a rule; instances of larger ones take too long to make. No rule of tinyc's has a fifth of that."""
 
 AFTER = 40
 """Attempts after a counterexample, for a smaller one."""
@@ -133,9 +138,16 @@ def check_rule(rule: Rule, base: Base, klass: str | None = None) -> Verdict:
         return replace(blank, why=rule.problem)
     if not declared:
         return replace(blank, why=f"ruleset {rule.ruleset!r} has no class: (in-phase …) is missing")
+    parts = (*rule.body, *rule.actions)
+    size = sum(1 for part in parts for _ in calls(part))
+    if size > LARGEST_RULE:
+        return replace(blank, why=f"it has {size} applications, and at most {LARGEST_RULE} can be tried")
+    for why in (*misspelt(parts), *_merged(rule, base)):
+        return replace(blank, why=why)
     try:
         cases = expand(base, rule.body)
         _actions_known(rule, base)
+        _sorted(cases)
     except Unreadable as error:
         return replace(blank, why=str(error))
     try:
@@ -331,7 +343,7 @@ def _actions_known(rule: Rule, base: Base) -> None:
             raise Unreadable(
                 f"the action {action} speaks of {', '.join(missing)}, which the body does not bind"
             )
-    for call in _calls(rule.actions):
+    for call in (call for action in rule.actions for call in calls(action)):
         signature = base.signature(call.head)
         if signature is not None and len(signature.args) != len(call.args):
             raise Unreadable(
@@ -339,11 +351,21 @@ def _actions_known(rule: Rule, base: Base) -> None:
             )
 
 
-def _calls(patterns: Sequence[Pattern]) -> Iterator[Call]:
-    for each in patterns:
-        if isinstance(each, Call):
-            yield each
-            yield from _calls(each.args)
+def _merged(rule: Rule, base: Base) -> Iterator[str]:
+    """Functions that a rule asks for and whose values are not those that rules set, so that it may ask for any."""
+    for call in (call for fact in rule.body for call in calls(fact)):
+        if call.head in base.functions and call.head not in base.meanings:
+            why = inventing(base, call.head)
+            if why:
+                yield why
+
+
+def _sorted(cases: Sequence[Case]) -> None:
+    for case in cases:
+        spoken = {arg for step in case.steps for arg in (*step.args, step.out)}
+        unknown = [arg.name for arg in case.names.values() if isinstance(arg, Var) and arg not in spoken]
+        if any(name not in case.sorts for name in unknown):
+            raise Unreadable(f"nothing says of which sort {unknown[0]} is")
 
 
 __all__ = [

@@ -21,6 +21,9 @@ from .term import Term, Value, axis, is_axis
 LARGEST = 1 << 16
 """Points of all axes of an instance."""
 
+_GROWING = frozenset(["Expand", "Pad", "View", "Fill"])
+"""What makes more elements of few."""
+
 Valued = tuple[Array, Array | None]
 """The value, and where it is defined (None: everywhere)."""
 
@@ -78,6 +81,10 @@ class Evaluator:
 
     def _value(self, term: Term) -> Valued:
         facts, domain = self.facts, self.domain
+        if term.head in _GROWING:
+            shape = facts.extent(term) if term.head == "Fill" else facts.shape(term)
+            if shape is not None and math.prod(shape) > LARGEST:
+                raise Reject  # too many elements
         leaf = facts.context.leaves.get(term)
         if leaf is not None:
             if term.head == "?Expr":

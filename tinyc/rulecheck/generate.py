@@ -17,6 +17,7 @@ from .requests import CORES
 from .schedules import ordered_of, packs, points_of, runs_of
 from .steps import Step
 from .term import Term, Value, axis, lit, plain
+from .wanted import result_wanted, shape_wanted
 
 if TYPE_CHECKING:
     from .instantiate import Attempt
@@ -65,11 +66,7 @@ def _tensor(attempt: Attempt, name: str, uses: Uses) -> Term:
     if any(step.head == "Pad" and position == 4 for step, position in uses):
         return _constant(attempt, "Imm", dtype)
     alike = [step for step, position in uses if step.head in ("TBinary", "TWhere") and step.kind == "term"]
-    known_ = None
-    for step in alike:
-        for arg in step.args:
-            if attempt.bound(arg) and isinstance(attempt.get(arg), Term):
-                known_ = known_ or attempt.world.facts.shape(attempt.get(arg))
+    known_ = shape_wanted(attempt, name) if alike or rng.random() < 0.8 else None
     if alike and rng.random() < 0.12 and all(_of_more(attempt, step, name) for step in alike):
         return _constant(attempt, "Imm", dtype)
     shape = known_ if known_ is not None else shape_of_number(attempt)
@@ -91,7 +88,16 @@ def _of_more(attempt: Attempt, step: Step, name: str) -> bool:
 
 
 def shape_of_number(attempt: Attempt) -> tuple[int, ...]:
-    """Shapes come up in turn, so that none is left out."""
+    """Shapes come up in turn, so that none is left out. Now and then one axis is as long as a guard asks."""
+    shape = _any_shape(attempt)
+    extents = attempt.case.extents
+    if extents and shape and math.prod(shape) <= 32 and attempt.number % 3 == 2 and attempt.rng.random() < 0.7:
+        at = attempt.rng.randrange(len(shape))
+        return (*shape[:at], attempt.rng.choice(extents), *shape[at + 1 :])
+    return shape
+
+
+def _any_shape(attempt: Attempt) -> tuple[int, ...]:
     leaves = attempt.world.context.leaves
     number = attempt.number + 7 * len(leaves)
     others = [leaf.shape for term, leaf in leaves.items() if term.head == "?Tensor"]
@@ -193,10 +199,13 @@ def _atom(attempt: Attempt, name: str, uses: Uses) -> Term:
 def _unknown(attempt: Attempt, head: str, name: str) -> Term:
     rng, term = attempt.rng, Term(head, (name,))
     low = rng.randint(-9, 9)
+    high = low + rng.randint(0, 9)
+    if attempt.borders and rng.random() < 0.6:  # a range that ends about where a guard looks
+        end = rng.choice(attempt.borders)
+        low, high = rng.choice(((0, end), (low, end), (-end, high), (end, 2 * end), (-end, end)))
+        low = min(low, high)
     # `taps` is the place of an opaque atom in sums
-    attempt.world.context.leaves[term] = Leaf(
-        name, low=low, high=low + rng.randint(0, 9), taps=rng.randint(0, 99)
-    )
+    attempt.world.context.leaves[term] = Leaf(name, low=low, high=high, taps=rng.randint(0, 99))
     return term
 
 
@@ -306,12 +315,20 @@ def _shape(attempt: Attempt, uses: Uses) -> tuple[int, ...]:
             facts = attempt.world.facts
             match step.head, position:
                 case "Reshape", 1:
+                    wanted_ = result_wanted(attempt, step)
+                    if wanted_ in same_size(facts._of(attempt.get(step.args[0]))) and rng.random() < 0.8:
+                        return wanted_
                     return rng.choice(same_size(facts._of(attempt.get(step.args[0]))))
                 case "Alias", 0:
                     return rng.choice(same_size(facts.extent(attempt.get(step.args[1]))))
                 case "Permute", 1:
-                    perm = list(range(len(facts._of(attempt.get(step.args[0])))))
-                    rng.shuffle(perm)
+                    before = facts._of(attempt.get(step.args[0]))
+                    after = result_wanted(attempt, step)
+                    perm = list(range(len(before)))
+                    for _ in range(1 if after is None else DRAWS):
+                        rng.shuffle(perm)
+                        if tuple(before[each] for each in perm) == after:
+                            break
                     return tuple(perm)
                 case "Permute", 2:
                     perm = list(attempt.get(step.args[1]))

@@ -14,11 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .atoms import MAX_ATOMS, Arg, Atom, Atoms
-from .parse import Schema
+from .parse import Call, Lit, Pattern, Schema
 from .primitives import Fails, compute
 
 ROUNDS = 12
 """More than the numbers that are tried can be counted down from."""
+
+STEPS = 150
+"""Rounds in which values of functions may change, and nothing else: those that are counted up to a bound reach it by then."""
 
 ROWS = 600
 """Rows at which it is clear that there is no end."""
@@ -66,6 +69,8 @@ class Paper:
     parents: dict[Value, Value] = field(default_factory=dict)
     count: int = 0
     steps: int = 0
+    changes: int = 0
+    """Values of functions that became others."""
 
     def fresh(self) -> Class:
         self.count += 1
@@ -117,8 +122,44 @@ class Paper:
                         again[found] = self.find(out)
                 self.rows[head] = again
 
+    def put(self, head: str, args: tuple[Value, ...], value: Value, merge: Pattern | None) -> None:
+        """Sets a function; where it has a number already, to what both become."""
+        table = self.rows.setdefault(head, {})
+        old = table.get(args)
+        if type(old) is int and type(value) is int and merge is not None:
+            value = merged(merge, old, value)
+            self.changes += value != old
+        table[args] = value
+
     def size(self) -> int:
         return sum(map(len, self.rows.values()))
+
+
+def merged(merge: Pattern, old: int, new: int) -> int:
+    """What a ``:merge`` makes of two numbers. Raises Fails."""
+    if isinstance(merge, Call):
+        found = compute(merge.head, tuple(merged(each, old, new) for each in merge.args), None)  # type: ignore[arg-type]
+        if type(found) is not int:
+            raise Fails("a merge of numbers that is no number")
+        return found
+    if isinstance(merge, Lit) and type(merge.value) is int:
+        return merge.value
+    return {"old": old, "new": new}.get(str(merge), new)
+
+
+def inventing(schema: Schema, function: str) -> str:
+    """Why the values of a function are none that any rule sets: a value that is set again becomes another. "" where not so."""
+    merge = schema.merges.get(function)
+    if merge is None or schema.functions[function].result != "i64":
+        return ""
+    for value in (2, 3, -1):
+        try:
+            found = merged(merge, value, value)
+        except (Fails, TypeError, KeyError):
+            return ""
+        if found != value:
+            return f"{function} is {value}, and is set to {value} again: its :merge {merge} makes that {found}, which no rule said"
+    return ""
 
 
 def grows(rule: Atoms, schema: Schema, others: Sequence[Atoms] = (), once: bool = False) -> bool:
@@ -156,18 +197,22 @@ def _run(
     if known is None:
         return None
     try:
-        _apply(first, paper, known)
+        _apply(first, paper, known, schema)
         paper.rebuild()
-        for _ in range(ROUNDS):
-            before = paper.size()
+        rounds = 0
+        for _ in range(STEPS):
+            before, changes = paper.size(), paper.changes
             found = [(rule, match) for rule in rules for match in _matches(rule, paper, schema)]
             for rule, match in found:
-                _apply(rule, paper, match)
+                _apply(rule, paper, match, schema)
                 if paper.size() > ROWS:
                     return True
             paper.rebuild()
-            if paper.size() <= before:
+            if paper.size() <= before and paper.changes == changes:
                 return False
+            rounds += paper.size() > before
+            if rounds == ROUNDS:
+                return True
     except (Undecided, Fails, IndexError, ValueError):
         return False  # where a primitive fails, the engine would stop
     return True
@@ -199,7 +244,7 @@ def _frozen(rule: Atoms, paper: Paper, sorts: Mapping[str, str], numbers: Known)
 _TERMS = ("Expr", "Tensor", "Buf", "Ix", "Atom")
 
 
-def _apply(rule: Atoms, paper: Paper, match: Known) -> None:
+def _apply(rule: Atoms, paper: Paper, match: Known, schema: Schema) -> None:
     known = dict(match)
     waiting = list(rule.made)
     while waiting:
@@ -223,7 +268,7 @@ def _apply(rule: Atoms, paper: Paper, match: Known) -> None:
         elif action.kind == "assert":
             paper.rows.setdefault(action.head, {})[args] = True
         elif action.kind == "set" and args:
-            paper.rows.setdefault(action.head, {})[args[:-1]] = args[-1]
+            paper.put(action.head, args[:-1], args[-1], schema.merges.get(action.head))
 
 
 def _matches(rule: Atoms, paper: Paper, schema: Schema) -> Iterator[Known]:

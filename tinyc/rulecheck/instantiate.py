@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from .bindings import Bindings
 from .context import IllFormed, Leaf, Reject
+from .denote import filled_axes
 from .generate import DRAWS, GENERATORS, built, satisfying, shape_of_number
 from .machines import less
 from .order import next_of
@@ -64,7 +65,9 @@ class Attempt(Scope, Bindings):
         if counted and number % 2:
             limits = [each for each in case.borders if each > 100] if number % 4 == 3 else []
             sizes = factors(rng, rng.choice(limits) - rng.choice((0, 1))) if limits else (3, 8, 64, 100)
-        Scope.__init__(self, rng, world, level, sizes)
+        elif case.extents and number % 3 == 2:
+            sizes = (2, 3, 2, 3, rng.choice(case.extents))
+        Scope.__init__(self, rng, world, level, sizes, case.extents)
         Bindings.__init__(self, world.env)
         self.opaque = opaque
         self.loose = loose and number % 4 == 3
@@ -158,11 +161,15 @@ class Attempt(Scope, Bindings):
 
     def _guided(self, name: str, pending: list[Step]) -> int:
         """A number that no guard excludes at once, if one is found soon."""
+        borders = self.case.borders if self.number % 2 else ()
         found = self._generated(name)
-        for _ in range(DRAWS):
+        for draw in range(DRAWS):
             if not self._excluded(name, found, pending):
                 break
-            found = self._generated(name)
+            if borders and draw % 3 == 2:  # the generators know only of small numbers
+                found = self.rng.choice(borders) + self.rng.choice((0, 0, 1, -1))
+            else:
+                found = self._generated(name)
         return int(found)
 
     def _excluded(self, name: str, value: int, pending: list[Step]) -> bool:
@@ -244,6 +251,8 @@ class Attempt(Scope, Bindings):
                 if step.head in ("Input", "Arg"):
                     self.program_input(args[0], step)
                 term = self.world.build(step.head, args)
+                if step.head == "Fill" and not self.world.facts.free(args[2]) <= set(filled_axes(args[1])):
+                    raise Reject  # no buffer is filled so
                 assert step.out is not None
                 self.bind(step.out, term)
             case "fact":

@@ -9,7 +9,7 @@ from .context import IllFormed
 from .parse import Call, Lit, Rule, Var
 from .primitives import Fails
 from .prove import prove
-from .steps import KNOWN
+from .steps import KNOWN, substituted
 from .term import Term, Value, show
 from .verdict import CLASSES, Note
 from .world import World, departs, wrong_fact
@@ -50,9 +50,17 @@ def act(rule: Rule, world: World, klass: str, tally: Tally) -> None:
             ) from None
         except IllFormed as error:
             raise Wrong(
-                Outcome("", why="the action makes a term that no program has", left=str(error), right="-"),
+                Outcome(
+                    "", why="the action makes a term that no program has", left=str(error), right=made(action, env)
+                ),
                 str(action),
             ) from None
+
+
+def made(action: Call, env: dict[str, Value]) -> str:
+    """What an action says, with numbers and words in the place of its variables."""
+    numbers = {name: Lit(value) for name, value in env.items() if isinstance(value, int | str)}
+    return str(substituted(action, numbers))
 
 
 def _action(action: Call, world: World, env: dict[str, Value], klass: str, tally: Tally) -> None:

@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 from tinyc.ir.dtypes import DType
 
-from .atoms import Atoms, signature
+from .atoms import Arg, Atom, Atoms, signature
 from .growth import grows
-from .parse import Call, Lit, Pattern, Rule, Schema, variables
+from .parse import Call, Lit, Pattern, Rule, Schema, calls, variables
 
 MAX_CONSTRUCTORS = 4
 """On a left-hand side (rules/README.md, law 5)."""
@@ -168,33 +168,36 @@ def _has_dtype(body: Sequence[Pattern], schema: Schema, above: frozenset[str]) -
 
 
 def _reorders(written: Written) -> Iterator[str]:
-    """Operands of one operator, all of them variables, given back in another order or grouping."""
-    rule = written.rule
-    if not written.unites or len(rule.body) != 1:
+    """Operands of one operator, all of them variables, given back in another order or grouping. A guard that says of which
+    dtype makes it no less general."""
+    body, made, actions = written.atoms.body, written.atoms.made, written.atoms.actions
+    if len(actions) != 1 or actions[0].kind != "union" or not all(map(_of_dtypes, body)):
         return
-    for head in ("Binary", "TBinary"):
-        left, right = (
-            [call for part in side for call in calls(part) if call.head == head]
-            for side in (rule.body, rule.actions)
-        )
-        others = [call.head for call in written.calls if call.head not in (head, "=", "union")]
-        if not left or not right or others or len({call.args[0] for call in (*left, *right)}) > 1:
-            continue
-        before, after = (sorted(_operands(side)) for side in (left, right))
-        if before == after and len(set(before)) > 1:
-            yield f"it only reorders {', '.join(before)}: general commutativity and associativity explode"
+    terms = [atom for atom in (*body, *made) if atom.kind == "term"]
+    if len({(atom.head, atom.args[0]) for atom in terms}) != 1 or terms[0].head not in ("Binary", "TBinary"):
+        return
+    parts = {atom.out: atom.args[1:] for atom in terms}
+    before, after = (sorted(_operands(each, parts)) for each in actions[0].args)
+    if before == after and len(set(before)) > 1:
+        yield f"it only reorders {', '.join(before)}: general commutativity and associativity explode"
 
 
-def _operands(found: Sequence[Call]) -> list[str]:
-    return [str(arg) for call in found for arg in call.args[1:] if not isinstance(arg, Call)]
+def _of_dtypes(atom: Atom) -> bool:
+    """Whether an atom of a left-hand side is a term, or speaks of dtypes alone."""
+    return atom.kind == "term" or atom.head in ("dtype", "dtype-of", "accumulator", "float-dtype", "!=")
 
 
-def calls(part: Pattern) -> Iterator[Call]:
-    """Every application in a pattern, outermost first."""
-    if isinstance(part, Call):
-        yield part
-        for arg in part.args:
-            yield from calls(arg)
+def _operands(of: Arg, parts: Mapping[Arg | None, tuple[Arg, ...]]) -> list[str]:
+    """What is operated on, however it is grouped; an operand that is made of itself is one."""
+    found, todo, opened = list[str](), [of], set[Arg]()
+    while todo:
+        each = todo.pop()
+        if each in parts and each not in opened:
+            opened.add(each)
+            todo += parts[each]
+        else:
+            found.append(str(each))
+    return found
 
 
 def _plural(count: int, what: str) -> str:

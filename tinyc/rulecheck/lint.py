@@ -19,9 +19,10 @@ from tinyc.egraph.rulefiles import BUILTIN, RULES, Reading, read_rules
 from tinyc.ir.diagnostics import TinycError
 
 from .atoms import alike, atoms_of
-from .growth import grows
+from .growth import grows, inventing
 from .laws import Written, broken
 from .parse import Rule, Schema, Unreadable, declare, read, rules_of
+from .types import misspelt
 
 MAX_TOGETHER = 30
 """Rules of a user's that are run on paper together, to see whether they feed one another."""
@@ -64,6 +65,7 @@ KINDS = MappingProxyType(
         "refused": Kind("R019", "correct the rule; rules/schema.egg lists the constructors and their arguments"),
         "never-matched": Kind("R020", "look for a guard that always fails, often a dtype-of", "warning"),
         "removes": Kind("R021", "leave the term in: extraction takes what is cheapest"),
+        "merges": Kind("R022", "choose one of both: old, new, (min old new) or (max old new)"),
     }
 )  # fmt: skip
 
@@ -176,6 +178,7 @@ def _more(
                     schema.rules[f"{rule.name} {rule.direction}"] = rule
             else:
                 declare(schema, form.text, str(path), form.line)
+                findings += _of_declaration(form, schema, path)
                 name = words(form.text)[1:2]
                 if form.head in NAMING and name and name[0] in taken:
                     why = (
@@ -200,6 +203,17 @@ def _more(
         subsumes = option_span(form.text, ":subsume") is not None
         written.append(Written(rule, atoms_of(rule, schema), form.comment, generic, phase, above, subsumes))
     return _Known(schema, tuple(written), comments, taken, (*known.findings, *findings))
+
+
+def _of_declaration(form: Form, schema: Schema, path: Path) -> Iterator[Finding]:
+    """What is wrong with a declaration that can be read."""
+    said = words(form.text)
+    if form.head == "in-phase" and said[3:5] == ["REAL-ONLY", "on"]:
+        why = f"ruleset {said[1]} is REAL-ONLY, and such a ruleset is off by default: programs ask for it"
+        yield _finding("class", "", str(path), form.line, why)
+    why = inventing(schema, said[1]) if form.head == "function" and len(said) > 1 else ""
+    if why:
+        yield _finding("merges", "", str(path), form.line, why)
 
 
 NAMING = ("sort", "constructor", "function", "relation", "ruleset")
@@ -261,6 +275,7 @@ def _unmatched(
         for each in written
         if "no example" in each.comment or any(action.kind == "panic" for action in each.atoms.actions)
     }
+    parts = {each.rule.name: (*each.rule.body, *each.rule.actions) for each in written}
     wanted = {
         rule.name: rule for rule in reading.base.rules if rule.file not in known and rule.name not in excused
     }
@@ -268,6 +283,7 @@ def _unmatched(
         for name in unmatched(files, wanted):
             rule = wanted[name]
             why = "it matches in none of the example programs, of no target"
+            why = "; ".join((why, *misspelt(parts[name])))
             yield _finding("never-matched", name, rule.file, rule.line, why)
     except TinycError as error:
         yield _of_error("refused", error)

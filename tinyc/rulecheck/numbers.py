@@ -11,6 +11,7 @@ from tinyc.ir.dtypes import DType, to_bits
 from .context import INFINITY, PRIME, Reject
 from .steps import Step
 from .term import lit
+from .wanted import extent_wanted, place_wanted
 
 if TYPE_CHECKING:
     from .instantiate import Attempt
@@ -86,12 +87,32 @@ def _place(attempt: Attempt, step: Step, of: int = 0) -> int:
     options = [k for k, size in enumerate(shape) if step.head != "Expand" or size == 1]
     if not options:
         raise Reject
+    if attempt.rng.random() < 0.8:
+        options = place_wanted(attempt, step, shape, options)
     return attempt.rng.choice(options)
 
 
 def _size(attempt: Attempt, step: Step) -> int:
     """The extent of the axis that a step names."""
     return attempt.world.facts._of(attempt.get(step.args[0]))[attempt.get(step.args[1])]
+
+
+def _fitting(
+    choose: Callable[[Attempt, Step], int], wanted: Callable[[Attempt, Step, int], int]
+) -> Callable[[Attempt, Step], int]:
+    """A number with which a step makes the shape that is wanted of it, given the extent of its axis there; else any."""
+
+    def fitted(attempt: Attempt, step: Step) -> int:
+        extent = extent_wanted(attempt, step) if attempt.rng.random() < 0.8 else None
+        return choose(attempt, step) if extent is None else max(0, wanted(attempt, step, extent))
+
+    return fitted
+
+
+def _expanded(attempt: Attempt, step: Step) -> int:
+    """The new extent of an axis; now and then one that a guard asks for."""
+    far = attempt.rng.choice(attempt.case.extents or (2,)) if attempt.number % 3 == 2 else 2
+    return attempt.rng.choice((1, 2, 3, 256 if attempt.level == 2 else far))
 
 
 def _upto(at: int) -> Callable[[Attempt, Step], int]:
@@ -154,12 +175,23 @@ _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
         1, max(1, len(attempt.world.facts._of(attempt.get(step.args[2]))))
     ),
     ("Expand", 1): _place, ("Pad", 1): _place, ("Shrink", 1): _place, ("Flip", 1): _place,
-    ("Expand", 2): lambda attempt, step: attempt.rng.choice((1, 2, 3, 256 if attempt.level == 2 else 2)), ("Pad", 2): _choice(0, 1, 2), ("Pad", 3): _choice(0, 1, 2),
-    ("Shrink", 2): lambda attempt, step: attempt.rng.choice((0, attempt.rng.randrange(_size(attempt, step)))),
-    ("Shrink", 3): lambda attempt, step: attempt.rng.choice(
-        (_size(attempt, step), attempt.rng.randint(attempt.get(step.args[2]) + 1, _size(attempt, step)))
+    ("Expand", 2): _fitting(_expanded, lambda attempt, step, extent: extent),
+    ("Pad", 2): _fitting(_choice(0, 1, 2), lambda attempt, step, extent: attempt.rng.randint(0, max(0, extent - _size(attempt, step)))),
+    ("Pad", 3): _fitting(_choice(0, 1, 2), lambda attempt, step, extent: extent - _size(attempt, step) - attempt.get(step.args[2])),
+    ("Shrink", 2): _fitting(
+        lambda attempt, step: attempt.rng.choice((0, attempt.rng.randrange(_size(attempt, step)))),
+        lambda attempt, step, extent: attempt.rng.randint(0, max(0, _size(attempt, step) - extent)),
     ),
-    ("Shrink", 4): _choice(1, 2, 1, 2, 3),
+    ("Shrink", 3): _fitting(
+        lambda attempt, step: attempt.rng.choice(
+            (_size(attempt, step), attempt.rng.randint(attempt.get(step.args[2]) + 1, _size(attempt, step)))
+        ),
+        lambda attempt, step, extent: min(_size(attempt, step), attempt.get(step.args[2]) + extent * attempt.rng.choice((1, 1, 2))),
+    ),
+    ("Shrink", 4): _fitting(
+        _choice(1, 2, 1, 2, 3),
+        lambda attempt, step, extent: -(-(attempt.get(step.args[3]) - attempt.get(step.args[2])) // max(1, extent)),
+    ),
     ("Valid", 1): lambda attempt, step: attempt.rng.randrange(max(1, len(attempt.get(step.args[0])))),
     ("Valid", 2): _choice(0, 1, -1, 2), ("Valid", 3): _choice(1, 2, 0, 3),
     ("Within", 1): _border, ("Within", 2): _border,

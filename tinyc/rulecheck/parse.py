@@ -92,6 +92,8 @@ class Schema:
     sorts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     constructors: dict[str, Signature] = field(default_factory=dict)
     functions: dict[str, Signature] = field(default_factory=dict)
+    merges: dict[str, Pattern] = field(default_factory=dict)
+    """Function -> what two values of one row become, of the variables ``old`` and ``new``; none where they may not differ."""
     relations: dict[str, Signature] = field(default_factory=dict)
     meanings: dict[str, list[Meaning]] = field(default_factory=dict)
     facts: dict[str, list[tuple[int | str | bool, ...]]] = field(default_factory=dict)
@@ -105,7 +107,7 @@ class Schema:
     def copy(self) -> Schema:
         """A schema to which more files can be added."""
         return Schema(
-            dict(self.sorts), dict(self.constructors), dict(self.functions), dict(self.relations),
+            dict(self.sorts), dict(self.constructors), dict(self.functions), dict(self.merges), dict(self.relations),
             {word: list(each) for word, each in self.meanings.items()},
             {word: list(each) for word, each in self.facts.items()},
             dict(self.places), dict(self.rules), dict(self.classes),
@@ -114,6 +116,11 @@ class Schema:
     def grows(self, table: str) -> bool:
         """Whether a user's file may add any row to a table: its meaning asserts nothing."""
         return any(not each.facts and not each.policy for each in self.meanings.get(table, ()))
+
+    def built_in(self, table: str, row: tuple[int | str | bool, ...]) -> bool:
+        """Whether a row of a table is one of tinyc's own."""
+        file, _ = self.places.get((table, row), ("", 0))
+        return Path(file).parent == rulefiles.BUILTIN.resolve().parent
 
     def signature(self, word: str) -> Signature | None:
         return self.constructors.get(word) or self.functions.get(word) or self.relations.get(word)
@@ -265,7 +272,7 @@ def declare(schema: Schema, text: str, file: str, line: int) -> list[Rule]:
 
 def _declare(schema: Schema, tree: list[Sexp], file: str, line: int) -> list[Rule]:
     head = str(tree[0])
-    plain, _ = _options(tree)
+    plain, options = _options(tree)
     schema.cache.clear()
     match head:
         case "sort":
@@ -283,6 +290,8 @@ def _declare(schema: Schema, tree: list[Sexp], file: str, line: int) -> list[Rul
             schema.constructors[str(plain[1])] = Signature(tuple(map(spelled, plain[2])), spelled(plain[3]))
         case "function":
             schema.functions[str(plain[1])] = Signature(tuple(map(spelled, plain[2])), spelled(plain[3]))
+            if options.get(":merge"):
+                schema.merges[str(plain[1])] = pattern(options[":merge"], _count())
         case "relation":
             args = plain[2] if len(plain) > 2 else []
             schema.relations[str(plain[1])] = Signature(tuple(map(spelled, args)), "")
@@ -363,6 +372,14 @@ def variables(patterns: Sequence[Pattern]) -> list[str]:
             for name in variables(each.args):
                 found.setdefault(name)
     return list(found)
+
+
+def calls(part: Pattern) -> Iterator[Call]:
+    """Every application in a pattern, outermost first."""
+    if isinstance(part, Call):
+        yield part
+        for arg in part.args:
+            yield from calls(arg)
 
 
 def is_primitive(head: str) -> bool:

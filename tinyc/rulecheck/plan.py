@@ -133,9 +133,17 @@ def definition(schema: Schema, head: str) -> Meaning | None:
     key = ("definition", head)
     if key not in schema.cache:
         schema.cache[key] = None  # while it is looked for, a term of itself is none
-        schema.cache[key] = next(filter(None, map(partial(_defined_by, head), schema.rules.values())), None)
+        made = filter(None, map(partial(_defined_by, head), schema.rules.values()))
+        schema.cache[key] = next((each for each in made if _grounded(schema, each)), None)
     found: Meaning | None = schema.cache[key]
     return found
+
+
+def _grounded(schema: Schema, meaning: Meaning) -> bool:
+    """Whether every word of a definition has a meaning, and none of them this one."""
+    assert meaning.definition is not None
+    words = [each for each in heads([meaning.definition]) if each in schema.constructors and each not in BUILTIN]
+    return all(definition(schema, each) is not None for each in words)
 
 
 def _defined_by(head: str, rule: Rule) -> Meaning | None:

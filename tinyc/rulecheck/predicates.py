@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tinyc.ir.dtypes import DType
-from tinyc.ir.tiny import BINARY, COMPARE
+from tinyc.ir.tiny import BINARY, COMPARE, REDUCE_OPS
 
 from .bits import Bits, specials
 from .buffers import buffer, source, windows, worth
@@ -54,7 +54,7 @@ from .schedules import (
     walk_suits,
     widest_line,
 )
-from .term import Term, Value, walk
+from .term import Term, Value, show, walk
 from .world import World, number_of
 
 
@@ -110,6 +110,18 @@ def neutral(world: World, c: Term) -> bool:
     return isinstance(value, int) or math.copysign(1.0, value) < 0
 
 
+def neutral_under(op: str, dtype: str, bits: int) -> bool:
+    """Whether a reduction over some more of these is the same value; the sign of a zero aside, which a sum loses anyway."""
+    if op not in REDUCE_OPS or dtype not in DTYPES or (dtype == "bool" and op not in ("MAX", "MIN")):
+        return False
+    domain = Bits("neutral", "special", 512)
+    values = np.concatenate([specials(dtype), domain.leaf("x", dtype, ())])
+    with np.errstate(all="ignore"):
+        more = np.broadcast_to(domain.const(dtype, bits), values.shape)
+        after = domain.fold(op, dtype, np.stack([values, more], axis=-1))
+        return bool(np.all((after == values) | ((after != after) & (values != values))))
+
+
 def divisor(world: World, y: Term) -> bool:
     """No constant, or one whose reciprocal is a normal number."""
     if y.head != "Const":
@@ -154,6 +166,12 @@ def parts_of(world: World, x: Term, m: int, p: int) -> Value | None:
     return world.build("Permute", (cut_, perm, tuple(perm.index(each) for each in range(len(perm)))))
 
 
+def regroups(world: World, op: str, dtype: str) -> bool:
+    """Whether an operator may take its operands in any order: a maximum always, a sum where it accumulates, products of
+    integers alone, which wrap around."""
+    return op in ("MAX", "MIN") or (op == "SUM" and dtype in ("fp32", "i32")) or (op, dtype) == ("PROD", "i32")
+
+
 def max_depth(world: World, depth: int) -> bool:
     """No axis of the program is of a deeper level. From here on the instance has none."""
     if world.context.depth not in (None, depth):
@@ -189,7 +207,9 @@ PREDICATES: Mapping[str, Callable[..., bool]] = {
     "depends": lambda world, e, axes: world.depends(e) <= axes,
     "max-depth": max_depth,
     "roles": roles,
-    "regroups": lambda world, op, d: op in ("MAX", "MIN") or (op == "SUM" and d in ("fp32", "i32")),
+    "regroups": regroups,
+    "neutral-under": lambda world, op, d, bits: neutral_under(op, d, bits),
+    "row": lambda world, table, *row: world.schema.built_in(table, row),
     "parts": cut_parts,
     "loads": loads,
     "operand": operand,
@@ -262,6 +282,15 @@ def holds(world: World, args: tuple[Value, ...]) -> bool:
         return bool(found(world, *rest))
     except TypeError:
         raise Fails(f"{name!r} takes other arguments") from None
+
+
+def unmet(args: tuple[Value, ...]) -> str:
+    """Why a predicate does not hold, for a reader."""
+    name, *rest = args
+    told = " ".join(map(show, rest))
+    if name == "row":
+        return f"({' '.join(map(str, rest))}) is no row that tinyc has, and no other machine is known"
+    return f"{name} does not hold of {told}"
 
 
 def value_of(world: World, name: str, args: tuple[Value, ...]) -> Value | None:

@@ -9,9 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .term import Term, Value
+from .term import Term, Value, show
 
 LIMIT = 1 << 63
+
+LONGEST = 1 << 12
+"""Elements of a vector; a longer one is no index and no shape."""
 
 
 class Fails(Exception):
@@ -43,9 +46,16 @@ def _remainder(a: int, b: int) -> int:
     return a - b * _quotient(a, b)
 
 
+class _Unmet(Fails):
+    """A condition is false; spelled only where somebody reads it."""
+
+    def __str__(self) -> str:
+        return f"({' '.join(map(str, (self.args[0], *map(show, self.args[1:]))))}) does not hold" if self.args else ""
+
+
 def _chosen(condition: bool) -> tuple[()]:
     if not condition:
-        raise Fails("the condition does not hold")
+        raise _Unmet
     return ()
 
 
@@ -63,6 +73,18 @@ def _with(vector: tuple[Value, ...], index: int, value: Value) -> tuple[Value, .
 def _without(vector: tuple[Value, ...], index: int) -> tuple[Value, ...]:
     _at(vector, index)
     return (*vector[:index], *vector[index + 1 :])
+
+
+def _short(vector: tuple[Value, ...]) -> tuple[Value, ...]:
+    if len(vector) > LONGEST:
+        raise Fails(f"a vector of {len(vector)} elements")
+    return vector
+
+
+def _range(count: int) -> tuple[Value, ...]:
+    if count > LONGEST:
+        raise Fails(f"a vector of {count} elements")
+    return tuple(range(count))
 
 
 def _shift(value: int, by: int) -> int:
@@ -130,11 +152,11 @@ PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "vec-set": _with,
     "vec-push": lambda vector, value: (*vector, value),
     "vec-pop": _popped,
-    "vec-append": lambda *vectors: tuple(each for vector in vectors for each in vector),
+    "vec-append": lambda *vectors: _short(tuple(each for vector in vectors for each in vector)),
     "vec-remove": _without,
     "vec-contains": lambda vector, value: _chosen(value in vector),
     "vec-not-contains": lambda vector, value: _chosen(value not in vector),
-    "vec-range": lambda n: tuple(range(n)),
+    "vec-range": _range,
     "set-of": lambda *values: frozenset(values),
     "set-empty": lambda: frozenset(),
     "set-insert": lambda s, value: s | {value},
@@ -176,6 +198,8 @@ def compute(head: str, args: tuple[Value, ...], build: Callable[[str, tuple[Valu
             return value
         result: Value = PRIMITIVES[head](*args)
         return result
+    except _Unmet:
+        raise _Unmet(head, *args) from None
     except (TypeError, AttributeError, ValueError) as error:
         raise Fails(f"({head} …) does not take such arguments: {error}") from None
 

@@ -9,7 +9,7 @@ from .compare import Outcome, compare, worst
 from .context import BadBinder, IllFormed
 from .parse import Lit, Var
 from .plan import expand, told
-from .predicates import holds, value_of
+from .predicates import holds, unmet, value_of
 from .primitives import Fails, compute
 from .steps import KNOWN, Arg, Case, Step
 from .term import Term, Value, show
@@ -204,6 +204,6 @@ class _Proof(Bindings):
                     raise _No(Outcome("", frozenset(["facts"]), f"{what} is no fact", "no such fact", what))
             case "predicate":
                 if not holds(self.world, args):
-                    what = f"({' '.join(map(show, args))}) does not hold"
+                    what = unmet(args)
                     raise _No(Outcome("", frozenset(["facts"]), what, "it does not", what))
         return True

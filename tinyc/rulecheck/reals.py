@@ -31,6 +31,19 @@ UNKNOWN = _Mark("irrational")
 """A real number that is not rational, or not known to be."""
 
 
+DIGITS = 1 << 14
+"""Bits of a number; longer ones are not computed with, since powers of powers have no end of them."""
+
+
+def _short(value: Any) -> Any:
+    """The value, or UNKNOWN where it is too long."""
+    if value.__class__ is int:
+        return value if value.bit_length() <= DIGITS else UNKNOWN
+    if value.__class__ is Fraction and max(value.numerator.bit_length(), value.denominator.bit_length()) > DIGITS:
+        return UNKNOWN
+    return value
+
+
 def _total(function: Callable[..., Any], count: int) -> Callable[..., Array]:
     """``function`` of numbers, by element; marks spread."""
 
@@ -38,7 +51,7 @@ def _total(function: Callable[..., Any], count: int) -> Callable[..., Array]:
         if x.__class__ is _Mark or y.__class__ is _Mark:
             return UNKNOWN if x is UNKNOWN or y is UNKNOWN else UNDEFINED
         try:
-            return function(x) if count == 1 else function(x, y)
+            return _short(function(x) if count == 1 else function(x, y))
         except (ZeroDivisionError, OverflowError):
             return UNDEFINED
 
@@ -80,7 +93,10 @@ def _rsqrt(x: Any) -> Any:
 def _power(x: Any, y: Any) -> Any:
     if y != int(y) or abs(y) > 64:
         return UNKNOWN if x >= 0 else UNDEFINED
-    return _quotient(Fraction(x) ** int(y), 1)
+    base = Fraction(x)
+    if max(base.numerator.bit_length(), base.denominator.bit_length()) * abs(int(y)) > DIGITS:
+        return UNKNOWN
+    return _quotient(base ** int(y), 1)
 
 
 _REAL: dict[str, Callable[..., Array]] = {
@@ -108,7 +124,7 @@ _REAL: dict[str, Callable[..., Array]] = {
     "BOOL": _total(lambda x: x != 0, 1),
     "INT": _total(lambda x: int(x) if isinstance(x, bool) else x, 1),
 }
-REAL_STYLES = ("numbers", "small", "powers", "squares")
+REAL_STYLES = ("small", "numbers", "powers", "squares")
 
 
 class Reals(Domain):

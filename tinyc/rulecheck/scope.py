@@ -22,10 +22,18 @@ def factors(rng: random.Random, number: int) -> tuple[int, ...]:
 
 
 class Scope:
-    """``level``: how large things are, 0 to 2; ``sizes``: extents of the axes."""
+    """``level``: how large things are, 0 to 2; ``sizes``: extents of the axes; ``borders``: numbers that guards hold indices
+    against."""
 
-    def __init__(self, rng: random.Random, world: World, level: int, sizes: Sequence[int] = (2, 3)) -> None:
-        self.rng, self.world, self.level = rng, world, level
+    def __init__(
+        self,
+        rng: random.Random,
+        world: World,
+        level: int,
+        sizes: Sequence[int] = (2, 3),
+        borders: Sequence[int] = (),
+    ) -> None:
+        self.rng, self.world, self.level, self.borders = rng, world, level, borders
         self.pool = self._pool(sizes)
 
     def _pool(self, sizes: Sequence[int]) -> list[Term]:
@@ -93,6 +101,8 @@ class Scope:
         rng = self.rng
         kind = rng.random()
         const = rng.choice((0, 0, 1, -1, 2, 5, -7)) if self.level else rng.choice((0, 1))
+        if self.borders and rng.random() < 0.2:
+            const = rng.choice((1, -1)) * rng.choice(self.borders)
         if kind < 0.15:
             return lit(const)
         if kind < 0.45:

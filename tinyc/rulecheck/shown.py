@@ -37,6 +37,7 @@ def unsound(blank: Verdict, world: World, tally: Tally, wrong: Wrong) -> Verdict
     left, right = outcome.left, outcome.right
     if not left and not right:  # a fact that is false has no two sides
         left, right = f"{wrong.claim} is claimed", "it is false"
+    right = right or wrong.claim
     example = Counterexample(variables, left, right, f"{wrong.claim}: {outcome.why}")
     return replace(
         blank,

@@ -9,15 +9,21 @@ Value = Any
 """An int, str, bool, Term, a tuple of values (a Vec), a frozenset of values (a Set), or a Function."""
 
 
-class Term:
-    """A constructor applied to values. Heads that begin with ``?`` are opaque: any value of their sort."""
+READABLE = 1000
+"""Constructors in a term that is spelled out."""
 
-    __slots__ = ("_hash", "args", "head")
+
+class Term:
+    """A constructor applied to values. Heads that begin with ``?`` are opaque: any value of their sort. ``size``: constructors
+    in it, each as often as it occurs: a term that repeats its parts may have more than there is time to look at."""
+
+    __slots__ = ("_hash", "args", "head", "size")
 
     def __init__(self, head: str, args: tuple[Value, ...]) -> None:
         self.head = head
         self.args = args
         self._hash = hash((head, args))
+        self.size: int = 1 + sum(each.size for each in args if isinstance(each, Term))
 
     def __hash__(self) -> int:
         return self._hash
@@ -33,6 +39,8 @@ class Term:
         )
 
     def __repr__(self) -> str:
+        if self.size > READABLE:
+            return f"({self.head} …)"
         return f"({' '.join([self.head, *map(show, self.args)])})" if self.args else self.head
 
 
@@ -48,14 +56,19 @@ def show(value: Value) -> str:
 
 
 def walk(value: Value) -> Iterator[Term]:
-    """Every term in a value, outermost first, repeated where it occurs repeatedly."""
-    if isinstance(value, Term):
-        yield value
-        for each in value.args:
-            yield from walk(each)
-    elif isinstance(value, tuple | frozenset):
-        for each in value:
-            yield from walk(each)
+    """Every term in a value, outermost first, each once."""
+    seen: set[Term] = set()
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, Term):
+            if each in seen:
+                continue
+            seen.add(each)
+            yield each
+            todo += reversed(each.args)
+        elif isinstance(each, tuple | frozenset):
+            todo += reversed(tuple(each))
 
 
 def lit(value: int) -> Term:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tinyc.ir import tiny
 from tinyc.ir.dtypes import DType
@@ -11,7 +11,7 @@ from tinyc.ir.infer import computes
 from tinyc.ir.tiny import BINARY, COMPARE, REDUCE_OPS, UNARY
 
 from .context import DTYPES
-from .parse import Lit, Schema, Var
+from .parse import Call, Lit, Pattern, Schema, Var, calls
 from .predicates import PREDICATES
 from .primitives import Fails
 from .steps import Arg, Case, Step
@@ -23,6 +23,21 @@ OPERATORS: dict[tuple[str, int], tuple[str, ...]] = {
 }  # fmt: skip
 _NAMED = {("Cast", 0), ("TCast", 0), ("Const", 0), ("Imm", 0), ("Fill", 0)}
 _TYPED = ("Expr", "Tensor", "Buf")
+
+
+def misspelt(patterns: Sequence[Pattern]) -> Iterator[str]:
+    """Words in the place of an operator or dtype that name none: what speaks of them matches nothing."""
+    for call in (call for part in patterns for call in calls(part)):
+        first = call.args[0] if call.args else None
+        if isinstance(first, Lit) and isinstance(first.value, str):
+            known = OPERATORS.get((call.head, 0))
+            if known is not None and first.value not in known:
+                yield f'"{first.value}" is no operator of {call.head}'
+            if (call.head, 0) in _NAMED and first.value not in DTYPES:
+                yield f'"{first.value}" is no dtype'
+        if call.head == "=" and any(isinstance(each, Call) and each.head in ("dtype", "dtype-of") for each in call.args):
+            said = (each.value for each in call.args if isinstance(each, Lit))
+            yield from (f'"{each}" is no dtype' for each in said if each not in DTYPES)
 
 
 class NoTypes(Exception):

@@ -11,6 +11,7 @@ from tinyc.ir.dtypes import DType, from_bits
 from .buffers import worth
 from .context import Context, IllFormed
 from .denote import Evaluator, axes_in
+from .denote_words import BUILTIN
 from .domains import Array, Domain, Tokens
 from .facts import Facts
 from .parse import Lit, Pattern, Schema, Var
@@ -48,6 +49,8 @@ class World:
             raise Fails(f"{head} is no constructor")
         term = self.facts.build(head, args)
         self.built.setdefault(term)
+        if head not in BUILTIN:
+            self.expanded(term)  # where what it stands for is no term, it is none either
         if head in ("Input", "Arg") and term not in self.context.leaves:
             raise IllFormed(f"{term!r} is no input of this program")
         return term
