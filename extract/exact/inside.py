@@ -89,10 +89,11 @@ def beneath(
     same: Mapping[str, Collection[str]],
     given: Sequence[str],
     further: bool,
+    known: dict[tuple[Table, int], Found],
 ) -> Beneath:
     """What is beneath the values of ``name``. ``values``: of each origin. ``mates``: buffers that are as good. ``buffers``: that may
     be filled in the same part, which is given ``given``. ``same``: see :func:`holding_the_same`. ``further``: down to what the
-    sums beneath are computed from."""
+    sums beneath are computed from. ``known``: what was found of equal layers."""
     view = problem.view
     own = set(same[name])
     sums = (
@@ -115,16 +116,11 @@ def beneath(
         fresh = tuple(sorted(sources - own.union(*partial)))
         partial += (fresh,) if fresh else ()
         keys = sorted({*keys, *more}, key=problem.bit.__getitem__)
-    once: dict[tuple[int, How, bool], Sequence[Once]] = {}
-    able: frozenset[Key] = frozenset()
-    for read in range(len(partial) + 1):
-        barred = own.union(*partial[:read])
-        for how in HOWS:
-            found = _done(problem, keys, made, barred, how)
-            able |= found.keys()
-            for outer in (True, False):
-                there = (ways for key, ways in found.items() if outside(view.free[key[0]]) == outer)
-                once[read, how, outer] = fewest(itertools.chain.from_iterable(there))
+    table = _table(problem, keys, made, (own, *partial))
+    if (table, len(partial)) not in known:
+        known[table, len(partial)] = _ways(table, len(partial))
+    once, places_able = known[table, len(partial)]
+    able = frozenset(keys[place] for place in places_able)
     places = {outside(view.free[key[0]]) for key in able} or {True}
     kinds = tuple(
         Kind(read, outer, deep)
@@ -132,7 +128,7 @@ def beneath(
             range(len(partial) + 1), sorted(places, reverse=True), (True, False)
         )
     )
-    walks = _walks(problem, able)
+    walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
     return Beneath(name, partial, kinds, once, able, walks, counted, light)
 
@@ -161,73 +157,126 @@ def _sources(
     return [key for key in sums if problem.view.origin(key[0]) not in given], names & set(buffers)
 
 
-def _walks(problem: Problem, keys: Iterable[Key]) -> frozenset[Schedule]:
-    """How kernels run that hold a Stream for one of these values."""
-    found: set[Schedule] = set()
-    seen: set[Key] = set()
-    stack = list(keys) if problem.tiling is not None and problem.scans else []
-    while stack:
-        key = stack.pop()
-        if key not in seen:
-            seen.add(key)
-            for option in problem.options[key]:
-                walk = problem.streamed(key, option.item)
-                found |= set() if walk is None else {walk}
-                stack += option.children
-    return frozenset(found)
+class _Read(NamedTuple):
+    """A way to read a value from a buffer of so many ``bytes``. ``names``: the first of a table's sets of names that has it; their
+    number where none has."""
+
+    bytes: int
+    names: int
 
 
-def _done(
-    problem: Problem, keys: Sequence[Key], made: frozenset[Key], barred: set[str], how: How
-) -> Mapping[Key, Sequence[Once]]:
-    """What a kernel does at least beside the last step that computes a value of ``made``, and reads nothing of ``barred``. A value
-    that it cannot compute so is left out. ``keys``: operands first."""
-    ours, bit = frozenset(keys), problem.bit
-    values: dict[Key, Sequence[Once]] = {}
-    found: dict[Key, Sequence[Once]] = {}
-    for key in keys:
-        ways: list[Once] = []
-        made_here: list[Once] = []
+class _Step(NamedTuple):
+    """A way to compute a value. ``works``: in each kind of kernel. ``below``: the operands that are rows of the table before it.
+    ``only``: a sequence of sets of names; where those up to this one are barred, an operand can not be had, which can only be
+    read. ``read``: what a kernel reads at least for other operands."""
+
+    works: tuple[Work, ...]
+    below: tuple[int, ...]
+    only: int
+    read: int
+
+
+class _Row(NamedTuple):
+    """A value. ``made``: whether it is one of those that are looked at. ``outer``: whether it is at a kernel's output axes."""
+
+    made: bool
+    outer: bool
+    options: tuple[_Read | _Step, ...]
+
+
+Table = tuple[_Row, ...]
+"""Values and how each may be had, operands first, without the names of any: equal layers have equal tables."""
+
+Found = tuple[Mapping[tuple[int, How, bool], Sequence[Once]], frozenset[int]]
+"""See ``once`` and, by row, ``able`` of :class:`Beneath`."""
+
+
+def _table(
+    problem: Problem, keys: Sequence[Key], made: frozenset[Key], names: Sequence[Collection[str]]
+) -> Table:
+    """``keys``: operands first. ``names``: sets of buffers that are barred one after the other."""
+    place = {key: number for number, key in enumerate(keys)}
+    first: dict[str, int] = {}
+    for number, each in enumerate(names):
+        for name in each:
+            first.setdefault(name, number)
+    rows: list[_Row] = []
+    for number, key in enumerate(keys):
+        options: list[_Read | _Step] = []
         for option in problem.options[key]:
             if option.item.head == "Read":
-                other = str(option.item.payload[0])
-                if key not in made and other not in barred:
-                    ways.append(Once(Work(bytes_read=problem.bytes(problem.view.buffers[other]))))
+                name = str(option.item.payload[0])
+                size = problem.bytes(problem.view.buffers[name])
+                options.append(_Read(size, first.get(name, len(names))))
                 continue
-            if any(_read_only(problem, child, barred) for child in option.children):
-                continue
-            below = [child for child in option.children if child in ours and bit[child] < bit[key]]
-            if all(child in values for child in below):  # of a circle, what comes later is taken for computed
-                read = _read_at_least(problem, [child for child in option.children if child not in ours])
-                beside = [
-                    _all([read, *each]) for each in itertools.product(*(values[child] for child in below))
-                ]
-                work = problem.work(key, option.item, how)
+            works = tuple(problem.work(key, option.item, how) for how in HOWS)
+            # of a circle, what comes later is taken for computed
+            below = (place[child] for child in option.children if child in place)
+            others = [child for child in option.children if child not in place]
+            only = min(
+                (_only(problem, child, first, len(names)) for child in option.children), default=len(names)
+            )
+            read = max((_least_read(problem, child) for child in others), default=0)
+            options.append(_Step(works, tuple(each for each in below if each < number), only, read))
+        rows.append(_Row(key in made, outside(problem.view.free[key[0]]), tuple(options)))
+    return tuple(rows)
+
+
+def _only(problem: Problem, key: Key, first: Mapping[str, int], last: int) -> int:
+    """The last of the sets of names from which a value may be read, if it can only be read; else ``last``."""
+    options = problem.options[key]
+    if any(option.item.head != "Read" for option in options):
+        return last
+    return max((first.get(str(option.item.payload[0]), last) for option in options), default=-1)
+
+
+def _least_read(problem: Problem, key: Key) -> int:
+    """What a kernel reads at least for a value that can only be read."""
+    options = problem.options[key]
+    if any(option.item.head != "Read" for option in options):
+        return 0
+    names = (str(option.item.payload[0]) for option in options)
+    return min((problem.bytes(problem.view.buffers[name]) for name in names), default=0)
+
+
+def _ways(table: Table, partial: int) -> Found:
+    """``partial``: how many sets of names there are after the first, which is always barred."""
+    once: dict[tuple[int, How, bool], Sequence[Once]] = {}
+    able: set[int] = set()
+    for read in range(partial + 1):
+        for number, how in enumerate(HOWS):
+            found = _done(table, read, number)
+            able |= found.keys()
+            for outer in (True, False):
+                there = (ways for place, ways in found.items() if table[place].outer == outer)
+                once[read, how, outer] = fewest(itertools.chain.from_iterable(there))
+    return once, frozenset(able)
+
+
+def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
+    """What a kernel of a kind does at least beside the last step that computes a value that is made, and reads nothing of the sets
+    of names up to ``barred``. A value that it cannot compute so is left out."""
+    values: dict[int, Sequence[Once]] = {}
+    found: dict[int, Sequence[Once]] = {}
+    for place, row in enumerate(table):
+        ways: list[Once] = []
+        made_here: list[Once] = []
+        for option in row.options:
+            if isinstance(option, _Read):
+                if not row.made and option.names > barred:
+                    ways.append(Once(Work(bytes_read=option.bytes)))
+            elif option.only > barred and all(each in values for each in option.below):
+                read = Once(Work(bytes_read=option.read))
+                below = itertools.product(*(values[each] for each in option.below))
+                beside = [_all([read, *each]) for each in below]
+                work = option.works[how]
                 made_here += beside
                 ways += (Once(work + each.work, work.schedule or each.schedule) for each in beside)
         if ways:
-            values[key] = fewest(ways)
-        if made_here and key in made:
-            found[key] = fewest(made_here)
+            values[place] = fewest(ways)
+        if made_here and row.made:
+            found[place] = fewest(made_here)
     return found
-
-
-def _read_at_least(problem: Problem, keys: Sequence[Key]) -> Once:
-    """What a kernel reads at least for values that can only be read."""
-    buffers = problem.view.buffers
-    sizes = (
-        min(problem.bytes(buffers[str(option.item.payload[0])]) for option in problem.options[key])
-        for key in keys
-        if problem.options[key] and all(option.item.head == "Read" for option in problem.options[key])
-    )
-    return Once(Work(bytes_read=max(sizes, default=0)))
-
-
-def _read_only(problem: Problem, key: Key, names: set[str]) -> bool:
-    """Whether a value can only be read from these buffers."""
-    return all(
-        option.item.head == "Read" and option.item.payload[0] in names for option in problem.options[key]
-    )
 
 
 def _all(each: Sequence[Once]) -> Once:

@@ -16,7 +16,19 @@ from ..choice import How, Key
 from ..cost.model import Work
 from ..problem import Option, Problem
 from .cuts import Cut
-from .inside import HOWS, INSIDE, Beneath, Levels, beneath, combined, holding_the_same, of_fields, origins
+from .inside import (
+    HOWS,
+    INSIDE,
+    Beneath,
+    Found,
+    Levels,
+    Table,
+    beneath,
+    combined,
+    holding_the_same,
+    of_fields,
+    origins,
+)
 from .mates import group, mates
 
 
@@ -69,7 +81,14 @@ class Part:
 class _Program:
     """What the parts of one program ask of it."""
 
-    def __init__(self, problem: Problem, cuts: Sequence[tuple[str, ...]] = ()) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        cuts: Sequence[tuple[str, ...]] = (),
+        known: dict[tuple[Table, int], Found] | None = None,
+    ) -> None:
+        """``known``: see :func:`~tinyc.extract.exact.inside.beneath`."""
+        self.beneath = {} if known is None else known
         self.problem, self.view = problem, problem.view
         self.given = frozenset(name for cut in cuts for name in cut)
         self.same = holding_the_same(problem)
@@ -122,8 +141,9 @@ def parts(
     between the parts n and n + 1. ``further``: with more levels of what is made, see :func:`~tinyc.extract.exact.inside.beneath`."""
     outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
     at, mate = list(at), mates(problem) if loosely else {}
+    known: dict[tuple[Table, int], Found] = {}
     while True:
-        program = _Program(problem, [cut.names for cut in at])
+        program = _Program(problem, [cut.names for cut in at], known)
         ends = [Cut((), ()), *at, Cut(outputs, (0.0,) * len(outputs))]
         found = [
             _between(program, before, after, outputs, mate, further)
@@ -181,6 +201,7 @@ def _between(
             program.same,
             before.names,
             further,
+            program.beneath,
         )
         for name in valued
         if name in part.buffers and name not in outputs
