@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple, get_args
 
 from ..choice import How, Key, outside
@@ -43,10 +44,11 @@ WAYS = 6
 
 class Once(NamedTuple):
     """A way to compute a value. ``work``: of a kernel, once, beside the last step. ``schedule``: by which its product runs, if it
-    tiles one."""
+    tiles one. ``before``: bytes of buffers of earlier parts that it reads, as far as they are not in its work."""
 
     work: Work = Work()
     schedule: Schedule | None = None
+    before: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Beneath:
         walks: how a kernel runs that holds a Stream beneath, at its output axes.
         counted: the values of which ``once`` knows, by what they are.
         light: so many of ``partial``, the first, are such that hardly anything is computed from them.
+        further: what a kernel of a part after the next does that computes a value for another that is not filled, one of these at
+            least: what it reads of inputs, and of what is beneath earlier parts, is left out.
     """
 
     name: str
@@ -74,6 +78,7 @@ class Beneath:
     walks: frozenset[Schedule] = frozenset()
     counted: frozenset[str] = frozenset()
     light: int = 0
+    further: Mapping[tuple[How, bool], Sequence[Once]] = field(default_factory=dict)
 
     @property
     def levels(self) -> int:
@@ -90,10 +95,12 @@ def beneath(
     given: Sequence[str],
     further: bool,
     known: dict[tuple[Table, int], Found],
+    groups: Mapping[str, Beneath],
 ) -> Beneath:
     """What is beneath the values of ``name``. ``values``: of each origin. ``mates``: buffers that are as good. ``buffers``: that may
     be filled in the same part, which is given ``given``. ``same``: see :func:`holding_the_same`. ``further``: down to what the
-    sums beneath are computed from. ``known``: what was found of equal layers."""
+    sums beneath are computed from. ``known``: what was found of equal layers.
+    ``groups``: the same of what earlier parts make."""
     view = problem.view
     own = set(same[name])
     sums = (
@@ -116,11 +123,20 @@ def beneath(
         fresh = tuple(sorted(sources - own.union(*partial)))
         partial += (fresh,) if fresh else ()
         keys = sorted({*keys, *more}, key=problem.bit.__getitem__)
-    table = _table(problem, keys, made, (own, *partial))
-    if (table, len(partial)) not in known:
-        known[table, len(partial)] = _ways(table, len(partial))
-    once, places_able = known[table, len(partial)]
+    before = _before(problem, values, given, groups)
+    tables = (
+        _table(problem, keys, made, (own, *partial), frozenset(buffers), before),
+        _table(problem, keys, made, (own, *partial)),
+    )
+    for table in tables:
+        if (table, len(partial)) not in known:
+            known[table, len(partial)] = _ways(table, len(partial))
+    (once, places_able), (alone, _) = (known[table, len(partial)] for table in tables)
     able = frozenset(keys[place] for place in places_able)
+    unread = {
+        (how, outer): [_unread(each) for each in alone[0, how, outer]]
+        for how, outer in itertools.product(HOWS, (True, False))
+    }
     places = {outside(view.free[key[0]]) for key in able} or {True}
     kinds = tuple(
         Kind(read, outer, deep)
@@ -130,7 +146,42 @@ def beneath(
     )
     walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
-    return Beneath(name, partial, kinds, once, able, walks, counted, light)
+    return Beneath(name, partial, kinds, once, able, walks, counted, light, unread)
+
+
+def _unread(way: Once) -> Once:
+    """With all that it reads before."""
+    return way._replace(work=replace(way.work, bytes_read=0.0), before=way.work.bytes_read)
+
+
+def _before(
+    problem: Problem, values: Mapping[str, Sequence[Key]], given: Sequence[str], groups: Mapping[str, Beneath]
+) -> Mapping[Key, tuple[tuple[Once, ...], ...]]:
+    """What a kernel does at least, in each kind of kernel, that has a value of what is given for another: it reads it, or computes
+    it. Only of those of which something is known."""
+    found: dict[Key, tuple[tuple[Once, ...], ...]] = {}
+    for name in given:
+        group = groups.get(name)
+        if group is None:
+            continue
+        for key in _keys(problem, values, (name,)):
+            reads = [
+                problem.view.buffers[str(option.item.payload[0])]
+                for option in problem.options[key]
+                if option.item.head == "Read"
+            ]
+            sizes = [problem.bytes(buffer) if buffer.arg is None else 0 for buffer in reads]
+            ways: list[tuple[Once, ...]] = []
+            for how in HOWS:
+                there = [Once(before=float(size)) for size in sizes]
+                # of what is kept of a row, some is computed as it is where none is
+                kinds: tuple[How, ...] = (how, "tiled") if how == "rows" else (how,)
+                for kind in kinds if key in group.able else ():
+                    there += group.further[kind, outside(problem.view.free[key[0]])]
+                ways.append(fewest(there))
+            if all(ways):
+                found[key] = tuple(ways)
+    return found
 
 
 def _sources(
@@ -158,22 +209,24 @@ def _sources(
 
 
 class _Read(NamedTuple):
-    """A way to read a value from a buffer of so many ``bytes``. ``names``: the first of a table's sets of names that has it; their
-    number where none has."""
+    """A way to read a value from a buffer. ``names``: the first of a table's sets of names that has it; their number where none
+    has."""
 
-    bytes: int
+    way: Once
     names: int
 
 
 class _Step(NamedTuple):
     """A way to compute a value. ``works``: in each kind of kernel. ``below``: the operands that are rows of the table before it.
     ``only``: a sequence of sets of names; where those up to this one are barred, an operand can not be had, which can only be
-    read. ``read``: what a kernel reads at least for other operands."""
+    read. ``read``: what a kernel reads at least for other operands. ``before``: what it does for those that are given to the
+    part, in each kind of kernel."""
 
     works: tuple[Work, ...]
     below: tuple[int, ...]
     only: int
-    read: int
+    read: Once
+    before: tuple[tuple[tuple[Once, ...], ...], ...]
 
 
 class _Row(NamedTuple):
@@ -192,9 +245,24 @@ Found = tuple[Mapping[tuple[int, How, bool], Sequence[Once]], frozenset[int]]
 
 
 def _table(
-    problem: Problem, keys: Sequence[Key], made: frozenset[Key], names: Sequence[Collection[str]]
+    problem: Problem,
+    keys: Sequence[Key],
+    made: frozenset[Key],
+    names: Sequence[Collection[str]],
+    buffers: Collection[str] | None = None,
+    before: Mapping[Key, tuple[tuple[Once, ...], ...]] = MappingProxyType({}),
 ) -> Table:
-    """``keys``: operands first. ``names``: sets of buffers that are barred one after the other."""
+    """``keys``: operands first. ``names``: sets of buffers that are barred one after the other. ``buffers``: of the part; where it is
+    None, what is read of inputs is left out. ``before``: what is done for values that are given to the part."""
+
+    def read(name: str) -> Once:
+        buffer = problem.view.buffers[name]
+        size = float(problem.bytes(buffer))
+        if buffer.arg is not None:
+            return Once() if buffers is None else Once(Work(bytes_read=size))
+        own = buffers is None or name in buffers
+        return Once(Work(bytes_read=size)) if own else Once(before=size)
+
     place = {key: number for number, key in enumerate(keys)}
     first: dict[str, int] = {}
     for number, each in enumerate(names):
@@ -206,8 +274,7 @@ def _table(
         for option in problem.options[key]:
             if option.item.head == "Read":
                 name = str(option.item.payload[0])
-                size = problem.bytes(problem.view.buffers[name])
-                options.append(_Read(size, first.get(name, len(names))))
+                options.append(_Read(read(name), first.get(name, len(names))))
                 continue
             works = tuple(problem.work(key, option.item, how) for how in HOWS)
             # of a circle, what comes later is taken for computed
@@ -216,8 +283,16 @@ def _table(
             only = min(
                 (_only(problem, child, first, len(names)) for child in option.children), default=len(names)
             )
-            read = max((_least_read(problem, child) for child in others), default=0)
-            options.append(_Step(works, tuple(each for each in below if each < number), only, read))
+            least = _all([Once(), *(_least_read(problem, child, read) for child in others)])
+            options.append(
+                _Step(
+                    works,
+                    tuple(each for each in below if each < number),
+                    only,
+                    least,
+                    tuple(before[child] for child in others if child in before),
+                )
+            )
         rows.append(_Row(key in made, outside(problem.view.free[key[0]]), tuple(options)))
     return tuple(rows)
 
@@ -230,13 +305,13 @@ def _only(problem: Problem, key: Key, first: Mapping[str, int], last: int) -> in
     return max((first.get(str(option.item.payload[0]), last) for option in options), default=-1)
 
 
-def _least_read(problem: Problem, key: Key) -> int:
+def _least_read(problem: Problem, key: Key, read: Callable[[str], Once]) -> Once:
     """What a kernel reads at least for a value that can only be read."""
     options = problem.options[key]
-    if any(option.item.head != "Read" for option in options):
-        return 0
-    names = (str(option.item.payload[0]) for option in options)
-    return min((problem.bytes(problem.view.buffers[name]) for name in names), default=0)
+    if not options or any(option.item.head != "Read" for option in options):
+        return Once()
+    ways = [read(str(option.item.payload[0])) for option in options]
+    return Once(of_fields(min, [way.work for way in ways]), None, min(way.before for way in ways))
 
 
 def _ways(table: Table, partial: int) -> Found:
@@ -249,8 +324,14 @@ def _ways(table: Table, partial: int) -> Found:
             able |= found.keys()
             for outer in (True, False):
                 there = (ways for place, ways in found.items() if table[place].outer == outer)
-                once[read, how, outer] = fewest(itertools.chain.from_iterable(there))
+                once[read, how, outer] = fewest(map(_together, itertools.chain.from_iterable(there)))
     return once, frozenset(able)
+
+
+def _together(way: Once) -> Once:
+    """With all that it reads in its work: no buffer is of two parts."""
+    work = replace(way.work, bytes_read=way.work.bytes_read + way.before) if way.before else way.work
+    return Once(work, way.schedule)
 
 
 def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
@@ -264,14 +345,19 @@ def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
         for option in row.options:
             if isinstance(option, _Read):
                 if not row.made and option.names > barred:
-                    ways.append(Once(Work(bytes_read=option.bytes)))
+                    ways.append(option.way)
             elif option.only > barred and all(each in values for each in option.below):
-                read = Once(Work(bytes_read=option.read))
-                below = itertools.product(*(values[each] for each in option.below))
-                beside = [_all([read, *each]) for each in below]
+                beside: list[Once] = []
+                for each in itertools.product(*(values[number] for number in option.below)):
+                    done = _all([option.read, *each])
+                    # what computes a sum again takes long enough: of no more than is needed, two are told apart
+                    before = [ways[how] for ways in option.before] if done.work == _read(done.work) else []
+                    beside += (_all([done, *more]) for more in itertools.product(*before))
                 work = option.works[how]
                 made_here += beside
-                ways += (Once(work + each.work, work.schedule or each.schedule) for each in beside)
+                ways += (
+                    Once(work + each.work, work.schedule or each.schedule, each.before) for each in beside
+                )
         if ways:
             values[place] = fewest(ways)
         if made_here and row.made:
@@ -279,27 +365,38 @@ def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
     return found
 
 
+def _read(work: Work) -> Work:
+    """What it reads alone."""
+    return Work(bytes_read=work.bytes_read)
+
+
 def _all(each: Sequence[Once]) -> Once:
     """What a kernel does at least that does all of these, and may share what they do."""
     schedules = (one.schedule for one in each if one.schedule is not None)
-    return Once(of_fields(max, [one.work for one in each]), next(schedules, None))
+    return Once(
+        of_fields(max, [one.work for one in each]), next(schedules, None), max(one.before for one in each)
+    )
 
 
 def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:
     """A few ways of which each of these does no less than one."""
     kept: list[Once] = []
-    for way in sorted(ways, key=lambda way: amounts_of(way.work)):
+    for way in sorted(ways, key=_amounts):
         if not any(other.schedule == way.schedule and _no_more(other, way) for other in kept):
             kept.append(way)
     while len(kept) > WAYS:
         *kept, one, two = kept
         schedule = one.schedule if one.schedule == two.schedule else None
-        kept.append(Once(of_fields(min, [one.work, two.work]), schedule))
+        kept.append(Once(of_fields(min, [one.work, two.work]), schedule, min(one.before, two.before)))
     return tuple(kept)
 
 
 def _no_more(one: Once, other: Once) -> bool:
-    return all(map(float.__le__, amounts_of(one.work), amounts_of(other.work)))
+    return all(map(float.__le__, _amounts(one), _amounts(other)))
+
+
+def _amounts(way: Once) -> tuple[float, ...]:
+    return *amounts_of(way.work), float(way.before)
 
 
 def of_fields(choose: Callable[[Iterable[float]], float], works: Sequence[Work]) -> Work:

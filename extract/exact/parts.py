@@ -202,6 +202,7 @@ def _between(
             before.names,
             further,
             program.beneath,
+            program.groups,
         )
         for name in valued
         if name in part.buffers and name not in outputs
