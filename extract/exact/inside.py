@@ -44,11 +44,13 @@ WAYS = 6
 
 class Once(NamedTuple):
     """A way to compute a value. ``work``: of a kernel, once, beside the last step. ``schedule``: by which its product runs, if it
-    tiles one. ``before``: bytes of buffers of earlier parts that it reads, as far as they are not in its work."""
+    tiles one. ``before``, ``inputs``: bytes that it reads of buffers of earlier parts, and of inputs, as far as they are not in its
+    work."""
 
     work: Work = Work()
     schedule: Schedule | None = None
     before: float = 0.0
+    inputs: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,13 @@ def beneath(
     further: bool,
     known: dict[tuple[Table, int], Found],
     groups: Mapping[str, Beneath],
+    unshared: Callable[[str], bool],
 ) -> Beneath:
     """What is beneath the values of ``name``. ``values``: of each origin. ``mates``: buffers that are as good. ``buffers``: that may
     be filled in the same part, which is given ``given``. ``same``: see :func:`holding_the_same`. ``further``: down to what the
     sums beneath are computed from. ``known``: what was found of equal layers.
-    ``groups``: the same of what earlier parts make."""
+    ``groups``: the same of what earlier parts make. ``unshared``: whether no later part reads an input: a kernel of one
+    may read it anyway."""
     view = problem.view
     own = set(same[name])
     sums = (
@@ -125,7 +129,7 @@ def beneath(
         keys = sorted({*keys, *more}, key=problem.bit.__getitem__)
     before = _before(problem, values, given, groups)
     tables = (
-        _table(problem, keys, made, (own, *partial), frozenset(buffers), before),
+        _table(problem, keys, made, (own, *partial), frozenset(buffers), before, unshared),
         _table(problem, keys, made, (own, *partial)),
     )
     for table in tables:
@@ -251,15 +255,17 @@ def _table(
     names: Sequence[Collection[str]],
     buffers: Collection[str] | None = None,
     before: Mapping[Key, tuple[tuple[Once, ...], ...]] = MappingProxyType({}),
+    unshared: Callable[[str], bool] = lambda name: False,
 ) -> Table:
-    """``keys``: operands first. ``names``: sets of buffers that are barred one after the other. ``buffers``: of the part; where it is
-    None, what is read of inputs is left out. ``before``: what is done for values that are given to the part."""
+    """``keys``: operands first. ``names``: sets of buffers that are barred one after the other. ``buffers``: of the part, if
+    others are told apart. ``before``: what is done for values that are given to the part. ``unshared``: of which inputs it
+    counts that they are read."""
 
     def read(name: str) -> Once:
         buffer = problem.view.buffers[name]
         size = float(problem.bytes(buffer))
         if buffer.arg is not None:
-            return Once() if buffers is None else Once(Work(bytes_read=size))
+            return Once(inputs=size) if unshared(name) else Once()
         own = buffers is None or name in buffers
         return Once(Work(bytes_read=size)) if own else Once(before=size)
 
@@ -311,7 +317,7 @@ def _least_read(problem: Problem, key: Key, read: Callable[[str], Once]) -> Once
     if not options or any(option.item.head != "Read" for option in options):
         return Once()
     ways = [read(str(option.item.payload[0])) for option in options]
-    return Once(of_fields(min, [way.work for way in ways]), None, min(way.before for way in ways))
+    return _merged(min, ways, None)
 
 
 def _ways(table: Table, partial: int) -> Found:
@@ -330,8 +336,7 @@ def _ways(table: Table, partial: int) -> Found:
 
 def _together(way: Once) -> Once:
     """With all that it reads in its work: no buffer is of two parts."""
-    work = replace(way.work, bytes_read=way.work.bytes_read + way.before) if way.before else way.work
-    return Once(work, way.schedule)
+    return Once(replace(way.work, bytes_read=way.work.bytes_read + way.before + way.inputs), way.schedule)
 
 
 def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
@@ -356,7 +361,8 @@ def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
                 work = option.works[how]
                 made_here += beside
                 ways += (
-                    Once(work + each.work, work.schedule or each.schedule, each.before) for each in beside
+                    each._replace(work=work + each.work, schedule=work.schedule or each.schedule)
+                    for each in beside
                 )
         if ways:
             values[place] = fewest(ways)
@@ -372,10 +378,15 @@ def _read(work: Work) -> Work:
 
 def _all(each: Sequence[Once]) -> Once:
     """What a kernel does at least that does all of these, and may share what they do."""
-    schedules = (one.schedule for one in each if one.schedule is not None)
-    return Once(
-        of_fields(max, [one.work for one in each]), next(schedules, None), max(one.before for one in each)
-    )
+    return _merged(max, each, next((one.schedule for one in each if one.schedule is not None), None))
+
+
+def _merged(
+    choose: Callable[[Iterable[float]], float], ways: Sequence[Once], schedule: Schedule | None
+) -> Once:
+    """Of each amount the least or most of any of these."""
+    work = of_fields(choose, [way.work for way in ways])
+    return Once(work, schedule, choose(way.before for way in ways), choose(way.inputs for way in ways))
 
 
 def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:
@@ -387,7 +398,7 @@ def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:
     while len(kept) > WAYS:
         *kept, one, two = kept
         schedule = one.schedule if one.schedule == two.schedule else None
-        kept.append(Once(of_fields(min, [one.work, two.work]), schedule, min(one.before, two.before)))
+        kept.append(_merged(min, [one, two], schedule))
     return tuple(kept)
 
 
@@ -396,7 +407,7 @@ def _no_more(one: Once, other: Once) -> bool:
 
 
 def _amounts(way: Once) -> tuple[float, ...]:
-    return *amounts_of(way.work), float(way.before)
+    return *amounts_of(way.work), way.before, way.inputs
 
 
 def of_fields(choose: Callable[[Iterable[float]], float], works: Sequence[Work]) -> Work:

@@ -93,6 +93,8 @@ class _Program:
         self.given = frozenset(name for cut in cuts for name in cut)
         self.same = holding_the_same(problem)
         self.groups: dict[str, Beneath] = {}  # of what is made by the parts so far
+        self.seen: set[Key] = set()  # the values of these parts
+        self._readers: dict[str, frozenset[Key] | None] = {}
         self.values: dict[str, list[Key]] = {}  # by what they are, wherever they are needed
         for key in problem.order:
             if not key[1]:
@@ -106,6 +108,18 @@ class _Program:
     def places(self, name: str) -> list[Key]:
         """Where the values of a buffer may be computed."""
         return [key for origin in origins(self.problem, (name,)) for key in self.values.get(origin, ())]
+
+    def unshared(self, name: str) -> bool:
+        """Whether an input is read by the parts so far alone."""
+        if name not in self._readers:
+            problem = self.problem
+            keys = {problem.order[number] for number in problem.readers.get(name, ())}
+            users = {problem.order[user] for key in keys for user in problem.users[problem.bit[key]]}
+            # what is filled with it as it is may be in any part
+            copied = any(not key[1] and key[0] in problem.filled_by for key in keys)
+            self._readers[name] = None if copied else frozenset(users)
+        found = self._readers[name]
+        return found is not None and found <= self.seen
 
     def needed(self, option: Option) -> float:
         """What is read for an option at least."""
@@ -191,6 +205,7 @@ def _between(
     problem = program.problem
     valued = () if after.names == outputs else after.names
     part = _walk(program, before.names, after.names, valued)
+    program.seen |= part.options.keys()
     groups = {
         name: beneath(
             problem,
@@ -203,6 +218,7 @@ def _between(
             further,
             program.beneath,
             program.groups,
+            program.unshared,
         )
         for name in valued
         if name in part.buffers and name not in outputs
