@@ -17,7 +17,7 @@ from .choice import (
     evaluations,
     tiles,
 )
-from .cost.model import Work
+from .cost.model import Work, added
 from .problem import Problem
 from .view import Buffer, Item, View, Way, is_rounded
 
@@ -59,9 +59,7 @@ def _kernels(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Ite
     if how == "loops" or (how == "scanned" and any(map(is_rounded, items.values()))):
         how = loops  # scores that are walked have no kernels that take tf32
     for each in dict.fromkeys((how, loops) if problem.tiling else (how,)):
-        work = moved
-        for key in keys:
-            work += problem.work(key, items[key], each, way.shape)
+        work = added([moved, *(problem.work(key, items[key], each, way.shape) for key in keys)])
         if all(item.head in COPYING for item in items.values()):
             work = as_copy(work)
         work = problem.spread(work, way.shape, items, problem.element(buffer))

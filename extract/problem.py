@@ -74,6 +74,11 @@ class Problem:
         self.tiling = Tiling(view, model.hardware.limits) if model.hardware.sms else None
         self.schedules: dict[tuple[Item, bool], Schedule | None] = {}
         self._works: dict[tuple[Key, Item, How, tuple[int, ...] | None], Work] = {}
+        # of equal layers these are worked out once
+        self._kinds: dict[tuple[Key, Item], Hashable] = {}
+        self._alike: dict[tuple[Hashable, How, tuple[int, ...] | None], Work] = {}
+        self._costs: dict[Hashable, tuple[float, float, float]] = {}
+        self._best: dict[Hashable, Schedule | None] = {}
         self.kernels: dict[Hashable, Kernel | None] = {}  # that are priced already
         self._timers: dict[Schedule | None, Timer] = {}
         self._loops: dict[tuple[Hashable, ...], Sequence[tuple[Schedule, Timer]]] = {}
@@ -97,6 +102,10 @@ class Problem:
                 self.depends.setdefault(axis, set()).update(ways)
         self.read_cost = [
             model.seconds(Work(bytes_read=self.bytes(view.buffers[name]))) for name in self.names
+        ]
+        self.filled = [view.buffers[name].arg is None for name in self.names]
+        self.write_cost = [
+            model.seconds(Work(bytes_written=self.bytes(view.buffers[name]))) for name in self.names
         ]
         self.filled_by: dict[str, list[tuple[Buffer, Way]]] = {}
         for buffer in view.buffers.values():
@@ -138,7 +147,7 @@ class Problem:
     def without_rows(self) -> Problem:
         """The same on a machine that keeps no rows of a contraction."""
         other = copy.copy(self)
-        other.rows, other.kernels, other._works = False, {}, {}
+        other.rows, other.kernels, other._works, other._alike = False, {}, {}, {}
         for name in ("row", "covered", "_whole"):  # what follows from it
             other.__dict__.pop(name, None)
         return other
@@ -150,7 +159,37 @@ class Problem:
             key: [each for each in options if each.item.head != "Stream" or key[0] not in classes]
             for key, options in self.options.items()
         }
+        other.__dict__.pop("computed", None)
         return other
+
+    @cached_property
+    def computed(self) -> Sequence[Sequence[tuple[Option, Sequence[int]]]]:
+        """Of each key, by number, the options that are no Read, each with the numbers of its operands."""
+        return [
+            [
+                (option, [self.bit[child] for child in option.children])
+                for option in self.options[key]
+                if option.item.head != "Read"
+            ]
+            for key in self.order
+        ]
+
+    @cached_property
+    def read(self) -> Sequence[Sequence[tuple[Option, int]]]:
+        """Of each key, by number, the Reads, each with the number of the buffer."""
+        return [
+            [
+                (option, self.number[str(option.item.payload[0])])
+                for option in self.options[key]
+                if option.item.head == "Read"
+            ]
+            for key in self.order
+        ]
+
+    @cached_property
+    def reducing(self) -> Sequence[bool]:
+        """Of each key, by number, whether a reduction is among its options."""
+        return [any(option.item.head in REDUCING for option in self.options[key]) for key in self.order]
 
     def work(self, key: Key, item: Item, how: How = "tiled", shape: Sequence[int] | None = None) -> Work:
         """The work of an item in a kernel; a contraction that is tiled by itself has the Schedule that suits it best.
@@ -158,8 +197,36 @@ class Problem:
         what = key, item, how, None if shape is None else tuple(shape)
         found = self._works.get(what)
         if found is None:
-            found = self._works[what] = self._work(*what)
+            alike = self._kind(key, item), how, what[3]
+            found = self._alike.get(alike)
+            if found is None:
+                found = self._alike[alike] = self._work(*what)
+            self._works[what] = found
         return found
+
+    def _kind(self, key: Key, item: Item) -> Hashable:
+        """All that the work of an item depends on, beside the kernel: it is the same in each of equal layers."""
+        found = self._kinds.get((key, item))
+        if found is None:
+            view, payload = self.view, item.payload
+            if item.head == "Read":
+                payload = self._fetches(item)
+            operands: tuple[object, ...] = ()
+            if item.head in ("Contract", "Stream"):
+                operands = tuple(map(self._operand, item.children))
+            gathered = self._gathers.get((key[0], item), 0.0) if key[1] else 0.0
+            found = item.head, item.op, payload, view.free[key[0]], operands, key[1], gathered
+            self._kinds[key, item] = found
+        return found
+
+    def _fetches(self, read: Item) -> tuple[object, ...]:
+        buffer = self.view.buffers[str(read.payload[0])]
+        return self.bytes(buffer), buffer.dtype, *read.payload[1:]
+
+    def _operand(self, cls: str) -> Hashable:
+        """What a contraction, or a Stream, knows of an operand."""
+        loads = tuple(self._fetches(read) for _, read in self.view.loads(cls))
+        return self.view.free[cls], loads, any(map(is_rounded, self.view.items.get(cls, ())))
 
     def _work(self, key: Key, item: Item, how: How, shape: Sequence[int] | None) -> Work:
         tiled = (
@@ -228,33 +295,41 @@ class Problem:
         return replace(work, ops=work.ops * UNKNOWN_EXTENT**skipped)
 
     def _option(self, key: Key, item: Item) -> Option:
-        own = self.model.seconds(self._guessed(key, item, "scanned" if self.scans else "tiled"))
-        untiled = copied = 0.0
+        return Option(item, children_of(key, item), *self._cost(key, item))
+
+    def _cost(self, key: Key, item: Item) -> tuple[float, float, float]:
+        """What an option costs, see :class:`Option`."""
+        if item.head in ("Scan", "Stream"):
+            own = self.model.seconds(self._guessed(key, item, "scanned" if self.scans else "tiled"))
+            walk = self._walks.get(key[0])
+            return own * self.idle((walk.blocks, walk.threads)) if walk else own, 0.0, 0.0
+        product = item.head == "Reduce" and any(each.head == "Contract" for each in self.view.items[key[0]])
+        kind = self._kind(key, item), product
+        if kind not in self._costs:
+            self._costs[kind] = self._cost_of(key, item, product)
+        return self._costs[kind]
+
+    def _cost_of(self, key: Key, item: Item, product: bool) -> tuple[float, float, float]:
+        """``product``: whether a Reduce is the sum of a product."""
         if item.head == "Read":
             work = self.work(key, item)
             own = self.model.seconds(work)
-            copied = own - self.model.seconds(as_copy(work))
-        if (
-            item.head == "Reduce"
-            and self.tiling
-            and any(each.head == "Contract" for each in self.view.items[key[0]])
-        ):
+            return own, 0.0, own - self.model.seconds(as_copy(work))
+        own = self.model.seconds(self._guessed(key, item, "scanned" if self.scans else "tiled"))
+        if product and self.tiling:
             # a product as loops: of few results, most of the machine stands idle as it does where they are tiles
             turns = self._guessed(key, item)
             outer = (axis for axis in self.view.free[key[0]] if axis_id(axis) < LEVEL)
             shape = [axis_extent(axis) for axis in sorted(outer, key=axis_id)]
             idle = self.model.kernel(self.spread(turns + turns, shape, {})) - self.model.kernel(turns + turns)
             own += max(0.0, idle)
-        if item.head in ("Scan", "Stream") and key[0] in self._walks:
-            walk = self._walks[key[0]]
-            own *= self.idle((walk.blocks, walk.threads))
-        if item.head == "Contract":
-            loops = self.model.seconds(self._guessed(key, item, "loops"))
-            own = max(own, self._scheduled(key, item))
-            untiled = max(loops - own, 0.0)
-        return Option(item, children_of(key, item), own, untiled, copied)
+        if item.head != "Contract":
+            return own, 0.0, 0.0
+        loops = self.model.seconds(self._guessed(key, item, "loops"))
+        own = max(own, self._scheduled(key, item))
+        return own, max(loops - own, 0.0), 0.0
 
-    def idle(self, shape: Iterable[int]) -> float:
+    def idle(self, shape: Sequence[int]) -> float:
         """The threads that keep the machine busy over those that the points of ``shape`` have work for, at least 1."""
         row = self.model.hardware
         return max(1.0, row.sms * row.busy_warps * WARP / math.prod(shape)) if self.tiling else 1.0
@@ -361,6 +436,23 @@ class Problem:
         return self.tiling.walk(item) if self.tiling is not None and at_output else None
 
     @cached_property
+    def walked(self) -> Mapping[Schedule, frozenset[Key]]:
+        """How kernels run that hold a Stream at their output axes, each with the values that may be made of it in a kernel."""
+        numbers: dict[Schedule, set[int]] = {}
+        for key, options in self.options.items():
+            for option in options:
+                walk = self.streamed(key, option.item)
+                if walk is not None:
+                    numbers.setdefault(walk, set()).add(self.bit[key])
+        for found in numbers.values():
+            stack = list(found)
+            while stack:
+                fresh = set(self.users[stack.pop()]) - found
+                found |= fresh
+                stack += fresh
+        return {walk: frozenset(self.order[each] for each in found) for walk, found in numbers.items()}
+
+    @cached_property
     def row(self) -> Row | None:
         """What the machine keeps of a contraction. A GPU keeps what a block computes: rows of the result, of which it computes
         all tiles."""
@@ -396,13 +488,20 @@ class Problem:
         if self.tiling is None:
             return None
         if (item, whole) not in self.schedules:
-            work = item_work(self.view, key[0], item) + self._loaded(item)
-            schedules = self.tiling.schedules(item)
-            if whole:
-                schedules = self._kept(item, schedules)
-            pairs = ((self.model.kernel(replace(work, schedule=each)), each) for each in schedules)
-            self.schedules[item, whole] = min(pairs, key=lambda pair: pair[0], default=(0.0, None))[1]
+            kind = self._kind(key, item), whole
+            if kind not in self._best:
+                self._best[kind] = self._fastest(key, item, whole)
+            self.schedules[item, whole] = self._best[kind]
         return self.schedules[item, whole]
+
+    def _fastest(self, key: Key, item: Item, whole: bool) -> Schedule | None:
+        assert self.tiling is not None
+        work = item_work(self.view, key[0], item) + self._loaded(item)
+        schedules = self.tiling.schedules(item)
+        if whole:
+            schedules = self._kept(item, schedules)
+        pairs = ((self.model.kernel(replace(work, schedule=each)), each) for each in schedules)
+        return min(pairs, key=lambda pair: pair[0], default=(0.0, None))[1]
 
     def _kept(self, item: Item, schedules: Iterable[Schedule]) -> Iterator[Schedule]:
         """``schedules`` with rows that blocks keep, as sums of four bytes, as far as they have the memory."""

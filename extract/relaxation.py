@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from .choice import Choice, Kernel, Key, bound_axes, tileable
-from .cost.model import Work
 from .pricing import priced
-from .problem import Option, Problem
+from .problem import REDUCING, Option, Problem
 from .view import Buffer, Item, Way
 
 SWEEPS = 6
@@ -47,6 +46,7 @@ class _Best:
     option: Option
     ways: tuple[int, ...] = ()  # per operand, which way is taken: BEST, PLAIN or STREAMED
     loose: bool = False  # holds a reduction that is not under a scan
+    able: bool = False  # may hold a reduction: some of the keys can be had by one
 
 
 class Pass:
@@ -76,21 +76,25 @@ class Pass:
         self.fill_cost = [0.0] * len(problem.names)
         self.charged = 0  # bit set of the buffers that cost something to fill
         self.whole_cost = [0.0] * len(problem.names)  # to fill a buffer and all that it needs
-        self.best: dict[Key, _Best] = {}
-        self.plain: dict[Key, _Best] = {}  # the cheapest way that holds no reduction in this kernel
-        self.streamed: dict[Key, _Best] = {}
-        self.fill: dict[str, _Best] = {}
+        # by number of the key
+        self.best: list[_Best | None] = [None] * len(self.order)
+        self.plain: list[_Best | None] = [None] * len(
+            self.order
+        )  # the cheapest without a reduction in this kernel
+        self.streamed: dict[int, _Best] = {}
+        self.fill: list[_Best | None] = [None] * len(problem.names)
         self.way: dict[str, Way] = {}
         self.stale = bytearray(b"\1" * len(self.order))  # per key, whether what it depends on has changed
 
     def solve(self) -> Choice | None:
+        stale, users = self.stale, self.problem.users
         for _ in range(SWEEPS):
-            for number, key in enumerate(self.order):
-                if self.stale[number]:
-                    self.stale[number] = 0
-                    if self._relax(key):
-                        self._touch(self.problem.users[number])
-            if not any(self.stale):
+            for number in range(len(self.order)):
+                if stale[number]:
+                    stale[number] = 0
+                    if self._relax(number):
+                        self._touch(users[number])
+            if not any(stale):
                 break
         return self._choice()
 
@@ -100,48 +104,50 @@ class Pass:
 
     # ---- relaxation ----
 
-    def _relax(self, key: Key) -> bool:
-        """Finds the cheapest way for ``key`` and for the buffers that it fills; whether the way has changed."""
-        number = self.bit[key]
+    def _relax(self, number: int) -> bool:
+        """Finds the cheapest way for a key and for the buffers that it fills; whether the way has changed."""
+        key = self.order[number]
         computed: list[_Best] = []
         plain: list[_Best] = []
-        for option in self.problem.options[key]:
-            if option.item.head != "Read":
-                self._compute(key, option, computed, plain)
+        for option, children in self.problem.computed[number]:
+            self._compute(number, option, children, computed, plain)
         if not key[1]:
             for buffer, way in self.problem.filled_by.get(key[0], ()):
-                self._relax_fill(key, buffer, way, computed)
+                self._relax_fill(number, buffer, way, computed)
+        stored = key[0] in self.problem.stored
         best: _Best | None = None
-        for found in () if key[0] in self.problem.stored else computed:
+        for found in () if stored else computed:
             if best is None or found.total < best.total * (1 - TIE):
                 best = found
-        for found in self._reads(key, number):
+        for found in self._reads(number, number):
             if best is None or found.total < best.total + self.near:
                 best = found
         if best is None:
             return False
-        known, known_plain = self.best.get(key), self.plain.get(key)
-        self.best[key] = best
-        head = best.option.item.head
+        known, known_plain = self.best[number], self.plain[number]
+        self.best[number] = best
         self.local_cost[number], self.untiled_cost[number] = best.own, best.option.untiled
-        contracts = head == "Contract"
-        _put(self.reductions, number, contracts or head == "Reduce")
-        _put(self.contractions, number, contracts)
-        if head == "Scan":
-            self.scans.add(number)
-        _put(self.bases, number, contracts and tileable(self.view, key[0], best.option.item))
-        _put(self.alone, number, self.problem.schedules.get((best.option.item, False)) is not None)
-        self._relax_plain(key, best, plain)
-        return _differs(known, best) or _differs(known_plain, self.plain.get(key))
+        if self.problem.reducing[number]:
+            self._sort(number, best.option.item)
+        if self._reduces(best):
+            self._relax_plain(number, [] if stored else plain)
+        else:
+            self.plain[number] = best
+        return _differs(known, best) or _differs(known_plain, self.plain[number])
 
-    def _relax_plain(self, key: Key, best: _Best, plain: list[_Best]) -> None:
-        if not self._reduces(best):
-            self.plain[key] = best
-            return
-        other = self.bit[key] + len(self.order)
-        if key[0] in self.problem.stored:
-            plain = []
-        read = min(self._reads(key, other), key=lambda way: way.total, default=None)
+    def _sort(self, number: int, item: Item) -> None:
+        """Puts a key where it belongs that is computed by ``item``."""
+        contracts = item.head == "Contract"
+        _put(self.reductions, number, contracts or item.head == "Reduce")
+        _put(self.contractions, number, contracts)
+        if item.head == "Scan":
+            self.scans.add(number)
+        _put(self.bases, number, contracts and tileable(self.view, self.order[number][0], item))
+        _put(self.alone, number, contracts and self.problem.schedules.get((item, False)) is not None)
+
+    def _relax_plain(self, number: int, plain: list[_Best]) -> None:
+        other = number + len(self.order)
+        read = min(self._reads(number, other), key=lambda way: way.total, default=None)
         found = min(plain, key=lambda way: way.total, default=read)
         # a value's own buffer is the one that other uses of it would read, so it is preferred while they are close
         if (
@@ -151,83 +157,92 @@ class Pass:
         ):
             found = read
         if found is not None:
-            self.plain[key] = found
+            self.plain[number] = found
             self.local_cost[other] = found.own
 
-    def _reads(self, key: Key, number: int) -> Iterator[_Best]:
-        for option in self.problem.options[key]:
-            if option.item.head == "Read" and (found := self._read(number, option)) is not None:
+    def _reads(self, number: int, own: int, but: int = -1) -> Iterator[_Best]:
+        """The ways to read a key from a buffer, each under the number ``own``; none from the buffer ``but``."""
+        for option, place in self.problem.read[number]:
+            if place != but and (found := self._read(own, option, place)) is not None:
                 yield found
 
-    def _relax_fill(self, key: Key, buffer: Buffer, way: Way, computed: list[_Best]) -> None:
-        number = self.number[buffer.cls]
-        copies = (
-            found for found in self._reads(key, self.bit[key]) if found.option.item.payload[0] != buffer.cls
-        )
+    def _relax_fill(self, number: int, buffer: Buffer, way: Way, computed: list[_Best]) -> None:
+        place, busy = self.number[buffer.cls], self.problem.idle(way.shape) - 1
         best: _Best | None = None
         least = math.inf  # with what it takes more where the buffer has few points
-        for found in (*computed, *copies):
-            if not found.needs >> number & 1:
-                cost = found.total + self._idle(found, way) + self._loose(found) - found.option.copied
+        for found in (*computed, *self._reads(number, number, place)):
+            if not found.needs >> place & 1:
+                cost = found.total + self._idle(found, busy) + self._loose(found) - found.option.copied
                 if cost < least:
                     best, least = found, cost
-        known = self.fill.get(buffer.cls)
+        known = self.fill[place]
         if best is None:
             return
         other = self.way.get(buffer.cls, way)
-        if (
-            known is not None
-            and other != way
-            and known.total + self._idle(known, other) - known.option.copied <= least
-        ):
-            return
-        self.fill[buffer.cls], self.way[buffer.cls] = best, way
+        if known is not None and other is not way and other != way:
+            idle = self._idle(known, self.problem.idle(other.shape) - 1)
+            if known.total + idle - known.option.copied <= least:
+                return
+        self.fill[place], self.way[buffer.cls] = best, way
         if buffer.cls not in self.paid:
-            written = self.model.seconds(Work(bytes_written=self.problem.bytes(buffer)))
-            whole = least - best.needed + written + self.model.hardware.launch
-            self.fill_cost[number] = whole / self.shares.get(buffer.cls, 1)
-            self.charged |= 1 << number
-        self.whole_cost[number] = best.needed + self.fill_cost[number]
+            whole = least - best.needed + self.problem.write_cost[place] + self.model.hardware.launch
+            self.fill_cost[place] = whole / self.shares.get(buffer.cls, 1)
+            self.charged |= 1 << place
+        self.whole_cost[place] = best.needed + self.fill_cost[place]
         if _differs(known, best):
             self._touch(self.problem.readers.get(buffer.cls, ()))
 
-    def _idle(self, found: _Best, way: Way) -> float:
+    def _idle(self, found: _Best, busy: float) -> float:
         """What loops over few points take more than on a machine that is evenly full; products in tiles and Streams have
         it in their own costs."""
-        busy = self.problem.idle(way.shape) - 1
-        if busy <= 0 or not (found.inside.isdisjoint(self.alone) and found.inside.isdisjoint(self.scans)):
+        if busy <= 0 or (
+            found.able and not (found.inside.isdisjoint(self.alone) and found.inside.isdisjoint(self.scans))
+        ):
             return 0.0
         return max(0.0, found.total - found.moved - found.needed - found.option.copied) * busy
 
     def _loose(self, found: _Best) -> float:
         """What a kernel's contractions take more because none of them is at its output axes: there is no row to keep."""
-        products = found.inside & self.contractions
+        products = found.inside & self.contractions if found.able else NONE
         if not products or found.mixed or found.inside & self.scans or products & self.bases:
             return 0.0
         return _total(self.untiled_cost, products)
 
     def _reduces(self, found: _Best) -> bool:
         """Whether it holds a reduction, or a scan."""
-        return not (found.inside.isdisjoint(self.reductions) and found.inside.isdisjoint(self.scans))
+        return found.able and not (
+            found.inside.isdisjoint(self.reductions) and found.inside.isdisjoint(self.scans)
+        )
 
-    def _compute(self, key: Key, option: Option, computed: list[_Best], plain: list[_Best]) -> None:
-        """Adds the cheapest way to compute ``key`` by an option that is no Read, and the one without reductions."""
-        number, count = self.bit[key], len(self.order)
+    def _compute(
+        self,
+        number: int,
+        option: Option,
+        children: Sequence[int],
+        computed: list[_Best],
+        plain: list[_Best],
+    ) -> None:
+        """Adds the cheapest way to compute a key by an option that is no Read, and the one without reductions."""
+        count = len(self.order)
         own = number, number + count, number + 2 * count
-        parts = [self.best.get(child) for child in option.children]
-        ready = [part for part in parts if part is not None and part.inside.isdisjoint(own)]
-        if len(ready) < len(parts):
-            return  # an operand is not known yet, or needs this value
+        ready: list[_Best] = []
+        for child in children:
+            part = self.best[child]
+            if part is None or not part.inside.isdisjoint(own):
+                return  # an operand is not known yet, or needs this value
+            ready.append(part)
+        head = option.item.head
         found = self._combine(number, option, ready)
-        if self.problem.scans:
-            found = self._stream(key, option, ready, found, own)
-        others = [self.plain.get(child) for child in option.children]
-        reducing = [self._reduces(part) for part in ready]
+        if head == "Stream":
+            self._keep_streamed(number, option, ready, (BEST,) * len(ready))
+        elif self.streamed and head not in REDUCING:
+            found = self._stream(number, option, children, ready, found, own)
         if found.mixed:
             # a contraction can be tiled where the other reductions come from buffers
+            others = [self.plain[child] for child in children]
             able = [
-                slow and other is not None and other.inside.isdisjoint(own)
-                for slow, other in zip(reducing, others, strict=True)
+                other is not None and self._reduces(part) and other.inside.isdisjoint(own)
+                for part, other in zip(ready, others, strict=True)
             ]
             for taken in itertools.product(*((BEST, PLAIN) if each else (BEST,) for each in able)):
                 if any(taken):
@@ -235,47 +250,59 @@ class Pass:
                     way = self._combine(number, option, chosen, taken)  # type: ignore[arg-type]
                     found = way if way.total < found.total else found
         computed.append(found)
-        if option.item.head in ("Reduce", "Contract", "Scan", "Stream"):
+        if head in REDUCING:
             return
         if not self._reduces(found):
             plain.append(found)
-        elif all(other is not None and other.inside.isdisjoint(own) for other in others):
-            ways = tuple(PLAIN if slow else BEST for slow in reducing)
+            return
+        others = [self.plain[child] for child in children]
+        if all(other is not None and other.inside.isdisjoint(own) for other in others):
+            ways = tuple(PLAIN if self._reduces(part) else BEST for part in ready)
             chosen = [o if way else p for way, o, p in zip(ways, others, ready, strict=True)]
             plain.append(self._combine(number + count, option, chosen, ways))  # type: ignore[arg-type]
 
     def _stream(
-        self, key: Key, option: Option, ready: list[_Best], found: _Best, own: tuple[int, ...]
+        self,
+        number: int,
+        option: Option,
+        children: Sequence[int],
+        ready: Sequence[_Best],
+        found: _Best,
+        own: tuple[int, ...],
     ) -> _Best:
         """The cheaper of ``found`` and the way by the operands' Streams, which is kept as the streamed one."""
-        if option.item.head in ("Reduce", "Contract", "Scan"):
-            return found
-        others = [self.streamed.get(child) for child in option.children]
+        others = [self.streamed.get(child) for child in children]
         ways = tuple(STREAMED if o is not None and o.inside.isdisjoint(own) else BEST for o in others)
-        if option.item.head == "Stream":
-            ways = (BEST,) * len(others)
-        elif not any(ways):
+        if not any(ways):
             return found
         chosen = [o if o is not None and way else p for way, o, p in zip(ways, others, ready, strict=True)]
-        number = self.bit[key] + 2 * len(self.order)
-        streamed, known = self._combine(number, option, chosen, ways), self.streamed.get(key)
-        if known is None or known.option is option or streamed.total < known.total:
-            self.streamed[key], self.local_cost[number] = streamed, streamed.own
-            if _differs(known, streamed):
-                self._touch(self.problem.users[self.bit[key]])
-        if option.item.head == "Stream":
-            return found
-        way = self._combine(self.bit[key], option, chosen, ways)
+        self._keep_streamed(number, option, chosen, ways)
+        way = self._combine(number, option, chosen, ways)
         return way if way.total < found.total else found
+
+    def _keep_streamed(
+        self, number: int, option: Option, parts: Sequence[_Best], ways: tuple[int, ...]
+    ) -> None:
+        other = number + 2 * len(self.order)
+        streamed, known = self._combine(other, option, parts, ways), self.streamed.get(number)
+        if known is None or known.option is option or streamed.total < known.total:
+            self.streamed[number], self.local_cost[other] = streamed, streamed.own
+            if _differs(known, streamed):
+                self._touch(self.problem.users[number])
 
     def _combine(
         self, number: int, option: Option, parts: Sequence[_Best], ways: tuple[int, ...] = ()
     ) -> _Best:
         item = option.item
+        if len(parts) == 1 and not parts[0].able and item.head not in REDUCING:
+            return self._step(number, option, parts[0], ways)
         total = counted = moved = needed = 0.0
-        local = inside = frozenset[int]()
+        local = inside = NONE
         reads = needs = 0
-        for part in sorted(parts, key=lambda part: -part.total) if len(parts) > 1 else parts:
+        able = self.problem.reducing[number % len(self.order)]
+        loose = False
+        shared = True  # what is local is all that is inside: one set stands for both
+        for part in sorted(parts, key=_dearest) if len(parts) > 1 else parts:
             if inside:
                 total += _total(self.local_cost, part.local - local)
                 moved += _sum(self.read_cost, part.reads & ~reads)
@@ -284,15 +311,17 @@ class Pass:
                 total = part.total - part.moved - part.needed
                 moved, needed = part.moved, part.needed
                 counted = _total(self.untiled_cost, part.inside & self.contractions) if part.mixed else 0.0
-            local |= part.local
+            shared = shared and part.local is part.inside
             inside |= part.inside
+            local = inside if shared else local | part.local
             reads |= part.reads
             needs |= part.needs
+            able, loose = able or part.able, loose or part.loose
         total += option.own
         here, scan = item.head in ("Reduce", "Contract"), item.head == "Scan"
-        loose = (here or any(part.loose for part in parts)) and not scan
+        loose = (here or loose) and not scan
         mixed = False
-        products = inside & self.contractions
+        products = inside & self.contractions if able else NONE
         if here or products:
             count = len(inside & self.reductions) + here
             scans = len(inside & self.scans) + scan
@@ -309,21 +338,44 @@ class Pass:
         if here or scan or item.head == "Stream":
             private = NONE.union(*(local & self.problem.depends.get(axis, NONE) for axis in bound_axes(item)))
             own += _total(self.local_cost, private)
-            local -= private
+            local, shared = local - private, False
         alone = frozenset((number,))
+        inside |= alone
+        local = inside if shared else local | alone
         return _Best(
             total + moved + needed,
             moved,
             needed,
             own,
-            local | alone,
-            inside | alone,
+            local,
+            inside,
             reads,
             needs,
             mixed,
             option,
             ways,
             loose,
+            able,
+        )
+
+    def _step(self, number: int, option: Option, part: _Best, ways: tuple[int, ...]) -> _Best:
+        """The same of one operand that holds no reduction."""
+        alone = frozenset((number,))
+        inside = part.inside | alone
+        return _Best(
+            part.total - part.moved - part.needed + option.own + part.moved + part.needed,
+            part.moved,
+            part.needed,
+            option.own,
+            inside if part.local is part.inside else part.local | alone,
+            inside,
+            part.reads,
+            part.needs,
+            False,
+            option,
+            ways,
+            part.loose,
+            self.problem.reducing[number % len(self.order)],
         )
 
     def _across(self, number: int, item: Item, products: Iterable[int]) -> bool:
@@ -344,20 +396,21 @@ class Pass:
     def _class(self, number: int) -> str:
         return self.order[number % len(self.order)][0]
 
-    def _read(self, number: int, option: Option) -> _Best | None:
-        buffer = self.view.buffers[str(option.item.payload[0])]
-        place = self.number[buffer.cls]
+    def _read(self, number: int, option: Option, place: int) -> _Best | None:
         reads, needs = 1 << place, 0
         needed = 0.0
-        if buffer.arg is None:
-            fill = self.fill.get(buffer.cls)
-            if fill is None or buffer.cls in self.banned:
+        if self.problem.filled[place]:
+            fill = self.fill[place]
+            if fill is None or self.problem.names[place] in self.banned:
                 return None
             needs = fill.needs | reads
             needed = self.whole_cost[place]
         alone, moved = frozenset((number,)), self.read_cost[place]
         total = option.own + moved + needed
-        return _Best(total, moved, needed, option.own, alone, alone, reads, needs, False, option)
+        able = self.problem.reducing[number % len(self.order)]
+        return _Best(
+            total, moved, needed, option.own, alone, alone, reads, needs, False, option, (), False, able
+        )
 
     # ---- the solution ----
 
@@ -392,12 +445,11 @@ class Pass:
         return Choice(tuple(kernels), sum(kernel.seconds for kernel in kernels))
 
     def _kernel(self, buffer: Buffer) -> Kernel | None:
-        if buffer.cls not in self.fill:
+        filled = self.fill[self.number[buffer.cls]]
+        if filled is None:
             return None
         way = self.way[buffer.cls]
-        root: Key = (way.root, False)
-        items = self._items(root, self.fill[buffer.cls])
-        return priced(self.problem, buffer, way, items)
+        return priced(self.problem, buffer, way, self._items((way.root, False), filled))
 
     def _items(self, root: Key, filled: _Best) -> dict[Key, Item]:
         """What each key is computed as in a kernel. Where one use of a key takes another way than the best, all do."""
@@ -408,10 +460,8 @@ class Pass:
             stack = [(root, BEST)]
             while stack:
                 key, wanted = stack.pop()
-                if wanted == PLAIN and self.plain[key] is not self.best[key]:
-                    taken.setdefault(key, PLAIN)
-                if wanted == STREAMED and self.streamed[key] is not self.best[key]:
-                    taken.setdefault(key, STREAMED)
+                if wanted != BEST and self._way(key, wanted) is not self._way(key, BEST):
+                    taken.setdefault(key, wanted)
                 if key in items:
                     continue
                 way = filled if key == root else self._way(key, taken.get(key, BEST))
@@ -422,7 +472,14 @@ class Pass:
                 return items
 
     def _way(self, key: Key, wanted: int) -> _Best:
-        return (self.best, self.plain, self.streamed)[wanted][key]
+        number = self.bit[key]
+        found = self.streamed[number] if wanted == STREAMED else (self.best, self.plain)[wanted][number]
+        assert found is not None
+        return found
+
+
+def _dearest(part: _Best) -> float:
+    return -part.total
 
 
 def _differs(known: _Best | None, found: _Best | None) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tinyc.egraph.graph import ENode, Graph
 from tinyc.ir.dtypes import HALF, DType
@@ -77,6 +77,15 @@ class Item:
     op: str
     payload: tuple[object, ...]
     children: tuple[str, ...]
+    _hash: int = field(
+        init=False, repr=False, compare=False
+    )  # asked for much more often than there are items
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.head, self.op, self.payload, self.children)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 class View:

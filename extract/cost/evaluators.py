@@ -6,10 +6,12 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from types import FunctionType, MappingProxyType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
-from .expressions import constant, folded, function, hoisted, names_of
+from .expressions import bound, constant, folded, function, hoisted, names_of, of_sequence
 from .formulas import SCHEDULE, WORK, names_in, needed, text_of
 
 if TYPE_CHECKING:
@@ -56,11 +58,22 @@ def rates(name: str, machine: Mapping[str, float]) -> Mapping[str, float]:
     return {each: value for each, value in ones.items() if value}
 
 
-class Estimator(NamedTuple):
-    """A sum of formulas in two steps: what ``once`` makes of a Schedule is given to ``seconds`` after a kernel's amounts."""
+@dataclass(frozen=True)
+class Estimator:
+    """A sum of formulas in two steps: what ``once`` makes of a Schedule is given to ``seconds`` after a kernel's amounts.
+    ``made``: functions that :meth:`of` has made, as long as someone holds them."""
 
     once: Callable[[Schedule | None], Sequence[float]]
-    seconds: Callable[..., tuple[float]]
+    seconds: FunctionType
+    made: WeakValueDictionary[tuple[float, ...], Callable[[Sequence[float]], float]]
+
+    def of(self, schedule: Schedule | None) -> Callable[[Sequence[float]], float]:
+        """The sum for kernels that run so, by their amounts: one function where they take as long, whatever they do."""
+        constants = tuple(self.once(schedule))
+        found = self.made.get(constants)
+        if found is None:
+            found = self.made[constants] = bound(self.seconds, constants)
+        return found
 
 
 def estimator(
@@ -92,4 +105,4 @@ def estimator(
     used = frozenset[str]().union(names_of(total), *(names_of(value) for _, value in steps))
     constants = [name for name, _ in early if name in used]
     once = function(("schedule",), early, [ast.Name(name, ast.Load()) for name in constants], _NUMBERS)
-    return Estimator(once, function((*amounts, *constants), steps, [total], _NUMBERS))
+    return Estimator(once, of_sequence(amounts, constants, steps, total, _NUMBERS), WeakValueDictionary())

@@ -11,6 +11,7 @@ import ast
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
+from types import FunctionType
 from typing import Any
 
 _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -52,16 +53,61 @@ def function(
 ) -> Callable[..., tuple[Any, ...]]:
     """A function of ``parameters`` that gives each step's value a name, in turn, and returns ``results``. Expressions are
     those of :func:`folded`."""
-    body: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], value) for name, value in steps]
-    body.append(ast.Return(ast.Tuple(list(results), ast.Load())))
+    found: Callable[..., tuple[Any, ...]] = _made(
+        parameters, _steps(steps), ast.Tuple(list(results), ast.Load()), functions
+    )
+    return found
+
+
+def of_sequence(
+    values: Sequence[str],
+    parameters: Sequence[str],
+    steps: Iterable[tuple[str, ast.expr]],
+    result: ast.expr,
+    functions: Mapping[str, Callable[..., Any]],
+) -> FunctionType:
+    """The same of a sequence of numbers, whose ``values`` have these names, and of ``parameters``, with one result."""
+    chosen = _Chosen()
+    steps = [(name, chosen.visit(value)) for name, value in steps]
+    named = ast.Tuple([ast.Name(name, ast.Store()) for name in values], ast.Store())
+    first = ast.Assign([named], ast.Name("sequence", ast.Load()))
+    return _made(("sequence", *parameters), [first, *_steps(steps)], chosen.visit(result), functions)
+
+
+def bound(made: FunctionType, values: Sequence[Any]) -> Callable[..., Any]:
+    """``made`` with its last parameters given."""
+    return FunctionType(made.__code__, made.__globals__, made.__name__, tuple(values))
+
+
+def _steps(steps: Iterable[tuple[str, ast.expr]]) -> list[ast.stmt]:
+    return [ast.Assign([ast.Name(name, ast.Store())], value) for name, value in steps]
+
+
+def _made(
+    parameters: Sequence[str],
+    body: Sequence[ast.stmt],
+    result: ast.expr,
+    functions: Mapping[str, Callable[..., Any]],
+) -> FunctionType:
     arguments = ast.arguments([], [ast.arg(name) for name in parameters], None, [], [], None, [])
-    made = ast.FunctionDef("made", arguments, body, [])
+    made = ast.FunctionDef("made", arguments, [*body, ast.Return(result)], [])
     module = ast.fix_missing_locations(ast.Module([made], []))
     # no text is run here: the nodes are those that _folded lets through, over the names that are given and no builtins
     names: dict[str, Any] = {"__builtins__": {}, **functions}
     exec(compile(module, "<formulas>", "exec"), names)
-    found: Callable[..., tuple[Any, ...]] = names["made"]
+    found: FunctionType = names["made"]
     return found
+
+
+class _Chosen(ast.NodeTransformer):
+    """``where`` of numbers as a condition, which is no call."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(ast.Name("where"), [condition, then, otherwise], []):
+                return ast.IfExp(condition, then, otherwise)
+        return node
 
 
 def names_of(value: ast.expr) -> frozenset[str]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
-from operator import attrgetter, mul
+from operator import add, attrgetter, mul
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
 from tinyc.ir.diagnostics import TinycError
@@ -122,6 +122,15 @@ def work_of(amounts: Sequence[float], schedule: Schedule | None = None) -> Work:
     return make(*amounts, schedule)
 
 
+def added(works: Sequence[Work]) -> Work:
+    """All of these, one after the other; at least one."""
+    first, *others = works
+    amounts = _AMOUNTS(first)
+    for each in others:
+        amounts = tuple(map(add, amounts, _AMOUNTS(each)))
+    return work_of(amounts, next((each.schedule for each in works if each.schedule), None))
+
+
 _AMOUNTS = attrgetter(*AMOUNTS)
 
 
@@ -172,8 +181,7 @@ class Roofline:
 
     def timer(self, schedule: Schedule | None) -> Timer:
         """The estimate of whole kernels that run as ``schedule`` says."""
-        found = self._compiled.estimators[schedule is not None and self.hardware.sms > 0]
-        return _Running(found.seconds, tuple(found.once(schedule)))
+        return self._compiled.estimators[schedule is not None and self.hardware.sms > 0].of(schedule)
 
     def terms(self, work: Work) -> Mapping[str, float]:
         """The terms of :data:`~tinyc.extract.cost.formulas.TERMS` in seconds. Their sum is ``kernel(work)`` exactly. Of
@@ -273,17 +281,6 @@ def contracted(flops: float, dtype: DType) -> Work:
 
 
 Evaluate = Callable[[Work, Schedule | None], tuple[float, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A Timer; equal to another where kernels take as long, whatever they do."""
-
-    seconds: Callable[..., tuple[float]]
-    constants: tuple[float, ...]
-
-    def __call__(self, amounts: Sequence[float]) -> float:
-        return self.seconds(*amounts, *self.constants)[0]
 
 
 class _Compiled(NamedTuple):

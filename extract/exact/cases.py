@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tinyc.ir.folds import Fold
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 Held = frozenset[tuple[str, object]]
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """Kernels of one kind, by what :func:`~tinyc.extract.choice.tiles` says of them: "alone", a contraction that is tiled,
     without another reduction; "beside", with any that do not depend on it; "rows", with any of its rows; "scan", one under a
     scan; "stream", with a Stream, and no contraction tiled; "loops", all others of no tiled contraction, and all of parts of a kernel.
@@ -88,6 +86,7 @@ class Cases:
     def __init__(self, scope: Scope) -> None:
         self.scope, self.problem = scope, scope.problem
         self._below: dict[Key, list[Key]] = {}
+        self._known: dict[tuple[Key, Case, tuple[int, ...], int], list[Schedule]] = {}
 
     def streams(self, root: Key) -> bool:
         """Whether a kernel from ``root`` may hold a Stream."""
@@ -96,6 +95,12 @@ class Cases:
     def runs(self, root: Key, case: Case, shape: tuple[int, ...], size: int) -> list[Schedule]:
         """In what ways a kernel from ``root`` may run that fills ``shape``; empty where that is not known. ``size``: bytes of
         an element."""
+        what = root, case, shape, size
+        if what not in self._known:
+            self._known[what] = self._runs(*what)
+        return self._known[what]
+
+    def _runs(self, root: Key, case: Case, shape: tuple[int, ...], size: int) -> list[Schedule]:
         tiling, known = self.problem.tiling, self.scope.part.known.values()
         if tiling is None or case == LOOPS:
             return (
@@ -143,16 +148,11 @@ class Cases:
         items = (option.item for key in self._beneath(root) for option in self.scope.options[key])
         return frozenset(item.op if item is INSIDE else item.head for item in items)
 
-    @cached_property
-    def _everywhere(self) -> frozenset[str]:
-        """What there may be in a kernel of the program."""
-        return frozenset(option.item.head for found in self.problem.options.values() for option in found)
-
     def of(self, root: Key, anywhere: bool = False) -> list[Case]:
         """The kinds of kernels that there may be from ``root``. ``anywhere``: that hold it, and what is in other parts."""
         heads = self._heads(root)
         if anywhere or INSIDE.op in heads:  # beneath what is given, there may be anything
-            heads |= self._everywhere
+            heads |= self.scope.hosts.heads
         tiled = [case for case in self.tiled if case.name != "scan" or "Scan" in heads]
         looped = [LOOPS]
         if not anywhere and (self.streams(root) or (INSIDE.op in heads and self.scope.given.walked)):

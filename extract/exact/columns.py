@@ -363,7 +363,10 @@ class Search:
             enough = min(limit, self.most)
             if not self.floors.runs and label.upper + upper <= enough:  # then it cannot be above them
                 return True
-            floor = self.floor(label, state.held, cover, enough)
+            work, reads = tuple(map(float.__add__, label.work, cover.work)), label.reads | cover.reads
+            if self.floors.soon(work, reads, state.held, enough):
+                return True
+            floor = self.floors.of(work, reads, state.held, whole=False, enough=enough)
             if floor <= enough:
                 return True
             if floor <= limit:

@@ -4,7 +4,7 @@ use before it is."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -72,9 +72,11 @@ class Covers:
             known = self._together.get((case, of_tail, tail))
             if known is None:
                 known = self._together[case, of_tail, tail] = fewer(
-                    Cover(a.reads | b.reads, tuple(map(max, a.work, b.work)))
-                    for a in self.of(positions[start], case, shape)
-                    for b in found
+                    [
+                        Cover(a.reads | b.reads, tuple(map(max, a.work, b.work)))
+                        for a in self.of(positions[start], case, shape)
+                        for b in found
+                    ]
                 )
             found = known
         return found
@@ -100,10 +102,10 @@ class Covers:
             own, _ = scope.work(position, number, case, shape)
             read = scope.reads(key, option.item)
             children = dict.fromkeys(scope.position[child] for child in option.children)
-            result += (
+            result += [
                 Cover(read | each.reads, tuple(map(float.__add__, own, each.work)))
                 for each in self.together(tuple(children), case, shape)
-            )
+            ]
         return fewer(result) or [Cover(0, zero)]
 
 
@@ -112,13 +114,17 @@ def least(covers: Iterable[Cover]) -> tuple[float, ...]:
     return tuple(map(min, zip(*(each.work for each in covers), strict=True)))
 
 
-def fewer(covers: Iterable[Cover]) -> list[Cover]:
+def fewer(covers: Sequence[Cover]) -> list[Cover]:
     """A few covers that say no more than these do: without those that others imply, and the most alike made one."""
+    if len(covers) < 2:
+        return list(covers)
     kept: list[Cover] = []
-    for each in sorted(set(covers), key=lambda each: (each.reads.bit_count(), each)):
-        if not any(
-            other.reads & ~each.reads == 0 and all(map(float.__le__, other.work, each.work)) for other in kept
-        ):
+    for _, each in sorted([(each[0].bit_count(), each) for each in covers]):
+        reads, work = each
+        for other in kept:
+            if other[0] & ~reads == 0 and all(map(float.__le__, other[1], work)):
+                break
+        else:
             kept.append(each)
     if len(kept) > COVERS:
         kept.sort()

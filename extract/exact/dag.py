@@ -24,16 +24,17 @@ class Node:
         buffers: classes that must be filled before it, since it reads them (a buffer edge). They are needed as children
             are, and no solution may go in a circle through them: t = aᵀ and tᵀ = a could fill each other.
         group: what is paid once for all nodes of the group that are taken, see :attr:`Dag.groups`.
+        needs: its children and buffers.
     """
 
     cost: float
     children: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
     group: str | None = None
+    needs: frozenset[str] = field(init=False, repr=False, compare=False)
 
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset((*self.children, *self.buffers))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "needs", frozenset((*self.children, *self.buffers)))
 
 
 @dataclass(frozen=True)

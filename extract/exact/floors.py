@@ -32,6 +32,9 @@ class Floor:
         self.problem = scope.problem
         self.beside = amounts_of(written or Work())
         self.timers = tuple(dict.fromkeys(self.problem.timer(run) for run in runs))
+        # how a kernel of this part may run that was found to cost no more than was asked for; the last of what each holds
+        self.hit: Timer | None = None
+        self.hits: dict[Held, Timer] = {}
         self.before = scope.problem.model.kernel(Work()) if written is None else 0.0
 
     def of(
@@ -62,19 +65,23 @@ class Floor:
                 total = tuple(map(float.__add__, amounts, once))
                 least = min(least, self._least(total, moved, held, reads, schedule, whole, enough))
             if least <= enough:
+                if self.written is not None and not reads & scope.inside and self.hit is not None:
+                    self.hits[held] = self.hit
                 break
         return least
 
+    def soon(self, amounts: Amounts, reads: int, held: Held, enough: float) -> bool:
+        """Whether :meth:`of` would find a way that costs no more than ``enough``; as far as that is seen at a glance."""
+        timer = self.hits.get(held)
+        if timer is None or reads & self.scope.inside:
+            return False
+        return timer(self.scope.values(amounts, self.beside, self.scope.bytes(reads))) <= enough
+
     def by_levels(self, amounts: Amounts, reads: int, held: Held) -> tuple[float, ...]:
         """The same of all of a kernel, at each of the scope's levels: at many of them it does the same."""
-        scope, known = self.scope, dict[object, float]()
-        found: list[float] = []
-        for levels in scope.levels:
-            what = scope.part.charged(levels), tuple(scope.given.once(reads, self.case.how, levels))
-            if what not in known:
-                known[what] = self.of(amounts, reads, held, levels=levels)
-            found.append(known[what])
-        return tuple(found)
+        likes, few = self.scope.given.by_levels(reads, self.case.how)
+        found = [self.of(amounts, reads, held, levels=levels) for levels in few]
+        return tuple([found[like] for like in likes])
 
     def _tiles(self, reads: int, held: Held, schedule: Schedule | None) -> bool:
         """Whether a whole kernel is of its case: it tiles a product, be it beneath what is given."""
@@ -113,10 +120,8 @@ class Floor:
             return self._fewest(amounts, moved, self._timers(moved, (run,)), enough)
         if tiles and self.written is not None and inside:  # by a product somewhere beneath what is given
             least = min(
-                self._fewest(
-                    tuple(map(float.__add__, amounts, more)), None, self._timers(None, (run,)), enough
-                )
-                for more, run in given.products
+                self._fewest(tuple(map(float.__add__, amounts, more)), None, timers, enough)
+                for more, timers in self._tiling
             )
             if moved is None:
                 return least
@@ -127,6 +132,11 @@ class Floor:
             else self._timers(moved) or self._timers(moved, (None,))
         )
         return self._fewest(amounts, moved, hosts, enough)
+
+    @cached_property
+    def _tiling(self) -> Sequence[tuple[Amounts, Sequence[Timer]]]:
+        """The arithmetic of products, and how kernels run that tile them."""
+        return [(more, self._timers(None, (run,))) for more, run in self.scope.given.products]
 
     def full(self, values: Sequence[float]) -> float:
         """What a kernel takes at least however it runs: on a machine that is evenly full, with its epilogue hidden."""
@@ -162,6 +172,7 @@ class Floor:
             for values in works:
                 least = min(least, seconds(values) - self.before)
             if least <= enough:
+                self.hit = seconds
                 break
         return least
 

@@ -34,6 +34,7 @@ class Given:
         places = itertools.product(self.part.known, (True, False))
         self.marks = {place: first << number for number, place in enumerate(places, 1)}
         self._name = {key: name for name, each in self.part.known.items() for key in each.able}
+        self._levels: dict[tuple[int, How], tuple[Sequence[int], Sequence[Levels]]] = {}
         self._once: dict[tuple[int, How, Levels | None], Sequence[Way]] = {}
 
     def known(self, key: Key) -> bool:
@@ -62,6 +63,23 @@ class Given:
                     ways = [_both(way, each) for way in ways for each in more]
             known = [(self.scope.amounts(way.work), way.schedule) for way in fewest(ways)]
             self._once[kinds, how, levels] = known
+        return known
+
+    def by_levels(self, reads: int, how: How) -> tuple[Sequence[int], Sequence[Levels]]:
+        """For each of the scope's levels, which of a few it is like for kernels with these reads; and those few."""
+        kinds = reads & self._all
+        known = self._levels.get((kinds, how))
+        if known is None:
+            first: dict[object, int] = {}
+            likes: list[int] = []
+            few: list[Levels] = []
+            for levels in self.scope.levels:
+                what = self.part.charged(levels), tuple(self.once(kinds, how, levels))
+                if what not in first:
+                    first[what] = len(few)
+                    few.append(levels)
+                likes.append(first[what])
+            known = self._levels[kinds, how] = likes, few
         return known
 
     @cached_property
@@ -108,15 +126,21 @@ class Given:
 
     def unproduct(self, amounts: tuple[float, ...]) -> tuple[float, ...]:
         """Without what a product takes that is tiled."""
-        pairs = zip(self.scope.fields, amounts, strict=True)
-        return tuple(0.0 if name in PRODUCT else each for name, each in pairs)
+        return tuple([0.0 if out else each for out, each in zip(self._product, amounts, strict=True)])
+
+    @cached_property
+    def _product(self) -> Sequence[bool]:
+        return [name in PRODUCT for name in self.scope.fields]
 
     def unread(self, amounts: tuple[float, ...]) -> tuple[float, ...]:
         """Without what is read."""
-        if "bytes_read" not in self.scope.fields:
-            return amounts
-        pairs = zip(self.scope.fields, amounts, strict=True)
-        return tuple(0.0 if name == "bytes_read" else each for name, each in pairs)
+        place = self._read
+        return amounts if place < 0 else (*amounts[:place], 0.0, *amounts[place + 1 :])
+
+    @cached_property
+    def _read(self) -> int:
+        fields = self.scope.fields
+        return fields.index("bytes_read") if "bytes_read" in fields else -1
 
 
 def _both(one: Once, two: Once) -> Once:

@@ -18,6 +18,8 @@ class Hosts:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.products = undominated(problem.model, problem.products)
+        # what there may be in a kernel
+        self.heads = frozenset(option.item.head for found in problem.options.values() for option in found)
         self._of: dict[str, Sequence[Timer]] = {}
 
     def of(self, case: Case) -> Sequence[Timer]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple, get_args
 
 from ..choice import REDUCING, How, Key, outside
@@ -43,10 +44,13 @@ WAYS = 6
 
 class Once(NamedTuple):
     """A way to compute a value. ``work``: of a kernel, once, beside the last step. ``schedule``: by which its product runs, if it
-    tiles one."""
+    tiles one. ``before``, ``inputs``: bytes that it reads of buffers of earlier parts, and of inputs, as far as they are not in its
+    work."""
 
     work: Work = Work()
     schedule: Schedule | None = None
+    before: float = 0.0
+    inputs: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ class Beneath:
         walks: how a kernel runs that holds a Stream beneath, at its output axes.
         counted: the values of which ``once`` knows, by what they are.
         light: so many of ``partial``, the first, are such that hardly anything is computed from them.
+        further: what a kernel of a part after the next does that computes a value for another that is not filled, one of these at
+            least: what it reads of inputs, and of what is beneath earlier parts, is left out.
     """
 
     name: str
@@ -74,6 +80,7 @@ class Beneath:
     walks: frozenset[Schedule] = frozenset()
     counted: frozenset[str] = frozenset()
     light: int = 0
+    further: Mapping[tuple[How, bool], Sequence[Once]] = field(default_factory=dict)
 
     @property
     def levels(self) -> int:
@@ -89,10 +96,15 @@ def beneath(
     same: Mapping[str, Collection[str]],
     given: Sequence[str],
     further: bool,
+    known: dict[tuple[Table, int], Found],
+    groups: Mapping[str, Beneath],
+    unshared: Callable[[str], bool],
 ) -> Beneath:
     """What is beneath the values of ``name``. ``values``: of each origin. ``mates``: buffers that are as good. ``buffers``: that may
     be filled in the same part, which is given ``given``. ``same``: see :func:`holding_the_same`. ``further``: down to what the
-    sums beneath are computed from."""
+    sums beneath are computed from. ``known``: what was found of equal layers.
+    ``groups``: the same of what earlier parts make. ``unshared``: whether no later part reads an input: a kernel of one
+    may read it anyway."""
     view = problem.view
     own = set(same[name])
     sums = (
@@ -115,16 +127,20 @@ def beneath(
         fresh = tuple(sorted(sources - own.union(*partial)))
         partial += (fresh,) if fresh else ()
         keys = sorted({*keys, *more}, key=problem.bit.__getitem__)
-    once: dict[tuple[int, How, bool], Sequence[Once]] = {}
-    able: frozenset[Key] = frozenset()
-    for read in range(len(partial) + 1):
-        barred = own.union(*partial[:read])
-        for how in HOWS:
-            found = _done(problem, keys, made, barred, how)
-            able |= found.keys()
-            for outer in (True, False):
-                there = (ways for key, ways in found.items() if outside(view.free[key[0]]) == outer)
-                once[read, how, outer] = fewest(itertools.chain.from_iterable(there))
+    before = _before(problem, values, given, groups)
+    tables = (
+        _table(problem, keys, made, (own, *partial), frozenset(buffers), before, unshared),
+        _table(problem, keys, made, (own, *partial)),
+    )
+    for table in tables:
+        if (table, len(partial)) not in known:
+            known[table, len(partial)] = _ways(table, len(partial))
+    (once, places_able), (alone, _) = (known[table, len(partial)] for table in tables)
+    able = frozenset(keys[place] for place in places_able)
+    unread = {
+        (how, outer): [_unread(each) for each in alone[0, how, outer]]
+        for how, outer in itertools.product(HOWS, (True, False))
+    }
     places = {outside(view.free[key[0]]) for key in able} or {True}
     kinds = tuple(
         Kind(read, outer, deep)
@@ -132,9 +148,44 @@ def beneath(
             range(len(partial) + 1), sorted(places, reverse=True), (True, False)
         )
     )
-    walks = _walks(problem, able)
+    walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
-    return Beneath(name, partial, kinds, once, able, walks, counted, light)
+    return Beneath(name, partial, kinds, once, able, walks, counted, light, unread)
+
+
+def _unread(way: Once) -> Once:
+    """With all that it reads before."""
+    return way._replace(work=replace(way.work, bytes_read=0.0), before=way.work.bytes_read)
+
+
+def _before(
+    problem: Problem, values: Mapping[str, Sequence[Key]], given: Sequence[str], groups: Mapping[str, Beneath]
+) -> Mapping[Key, tuple[tuple[Once, ...], ...]]:
+    """What a kernel does at least, in each kind of kernel, that has a value of what is given for another: it reads it, or computes
+    it. Only of those of which something is known."""
+    found: dict[Key, tuple[tuple[Once, ...], ...]] = {}
+    for name in given:
+        group = groups.get(name)
+        if group is None:
+            continue
+        for key in _keys(problem, values, (name,)):
+            reads = [
+                problem.view.buffers[str(option.item.payload[0])]
+                for option in problem.options[key]
+                if option.item.head == "Read"
+            ]
+            sizes = [problem.bytes(buffer) if buffer.arg is None else 0 for buffer in reads]
+            ways: list[tuple[Once, ...]] = []
+            for how in HOWS:
+                there = [Once(before=float(size)) for size in sizes]
+                # of what is kept of a row, some is computed as it is where none is
+                kinds: tuple[How, ...] = (how, "tiled") if how == "rows" else (how,)
+                for kind in kinds if key in group.able else ():
+                    there += group.further[kind, outside(problem.view.free[key[0]])]
+                ways.append(fewest(there))
+            if all(ways):
+                found[key] = tuple(ways)
+    return found
 
 
 def _sources(
@@ -161,96 +212,202 @@ def _sources(
     return [key for key in sums if problem.view.origin(key[0]) not in given], names & set(buffers)
 
 
-def _walks(problem: Problem, keys: Iterable[Key]) -> frozenset[Schedule]:
-    """How kernels run that hold a Stream for one of these values."""
-    found: set[Schedule] = set()
-    seen: set[Key] = set()
-    stack = list(keys) if problem.tiling is not None and problem.scans else []
-    while stack:
-        key = stack.pop()
-        if key not in seen:
-            seen.add(key)
-            for option in problem.options[key]:
-                walk = problem.streamed(key, option.item)
-                found |= set() if walk is None else {walk}
-                stack += option.children
-    return frozenset(found)
+class _Read(NamedTuple):
+    """A way to read a value from a buffer. ``names``: the first of a table's sets of names that has it; their number where none
+    has."""
+
+    way: Once
+    names: int
 
 
-def _done(
-    problem: Problem, keys: Sequence[Key], made: frozenset[Key], barred: set[str], how: How
-) -> Mapping[Key, Sequence[Once]]:
-    """What a kernel does at least beside the last step that computes a value of ``made``, and reads nothing of ``barred``. A value
-    that it cannot compute so is left out. ``keys``: operands first."""
-    ours, bit = frozenset(keys), problem.bit
-    values: dict[Key, Sequence[Once]] = {}
-    found: dict[Key, Sequence[Once]] = {}
-    for key in keys:
-        ways: list[Once] = []
-        made_here: list[Once] = []
+class _Step(NamedTuple):
+    """A way to compute a value. ``works``: in each kind of kernel. ``below``: the operands that are rows of the table before it.
+    ``only``: a sequence of sets of names; where those up to this one are barred, an operand can not be had, which can only be
+    read. ``read``: what a kernel reads at least for other operands. ``before``: what it does for those that are given to the
+    part, in each kind of kernel."""
+
+    works: tuple[Work, ...]
+    below: tuple[int, ...]
+    only: int
+    read: Once
+    before: tuple[tuple[tuple[Once, ...], ...], ...]
+
+
+class _Row(NamedTuple):
+    """A value. ``made``: whether it is one of those that are looked at. ``outer``: whether it is at a kernel's output axes."""
+
+    made: bool
+    outer: bool
+    options: tuple[_Read | _Step, ...]
+
+
+Table = tuple[_Row, ...]
+"""Values and how each may be had, operands first, without the names of any: equal layers have equal tables."""
+
+Found = tuple[Mapping[tuple[int, How, bool], Sequence[Once]], frozenset[int]]
+"""See ``once`` and, by row, ``able`` of :class:`Beneath`."""
+
+
+def _table(
+    problem: Problem,
+    keys: Sequence[Key],
+    made: frozenset[Key],
+    names: Sequence[Collection[str]],
+    buffers: Collection[str] | None = None,
+    before: Mapping[Key, tuple[tuple[Once, ...], ...]] = MappingProxyType({}),
+    unshared: Callable[[str], bool] = lambda name: False,
+) -> Table:
+    """``keys``: operands first. ``names``: sets of buffers that are barred one after the other. ``buffers``: of the part, if
+    others are told apart. ``before``: what is done for values that are given to the part. ``unshared``: of which inputs it
+    counts that they are read."""
+
+    def read(name: str) -> Once:
+        buffer = problem.view.buffers[name]
+        size = float(problem.bytes(buffer))
+        if buffer.arg is not None:
+            return Once(inputs=size) if unshared(name) else Once()
+        own = buffers is None or name in buffers
+        return Once(Work(bytes_read=size)) if own else Once(before=size)
+
+    place = {key: number for number, key in enumerate(keys)}
+    first: dict[str, int] = {}
+    for number, each in enumerate(names):
+        for name in each:
+            first.setdefault(name, number)
+    rows: list[_Row] = []
+    for number, key in enumerate(keys):
+        options: list[_Read | _Step] = []
         for option in problem.options[key]:
             if option.item.head == "Read":
-                other = str(option.item.payload[0])
-                if key not in made and other not in barred:
-                    ways.append(Once(Work(bytes_read=problem.bytes(problem.view.buffers[other]))))
+                name = str(option.item.payload[0])
+                options.append(_Read(read(name), first.get(name, len(names))))
                 continue
-            if any(_read_only(problem, child, barred) for child in option.children):
-                continue
-            below = [child for child in option.children if child in ours and bit[child] < bit[key]]
-            if all(child in values for child in below):  # of a circle, what comes later is taken for computed
-                read = _read_at_least(problem, [child for child in option.children if child not in ours])
-                beside = [
-                    _all([read, *each]) for each in itertools.product(*(values[child] for child in below))
-                ]
-                work = problem.work(key, option.item, how)
+            works = tuple(problem.work(key, option.item, how) for how in HOWS)
+            # of a circle, what comes later is taken for computed
+            below = (place[child] for child in option.children if child in place)
+            others = [child for child in option.children if child not in place]
+            only = min(
+                (_only(problem, child, first, len(names)) for child in option.children), default=len(names)
+            )
+            least = _all([Once(), *(_least_read(problem, child, read) for child in others)])
+            options.append(
+                _Step(
+                    works,
+                    tuple(each for each in below if each < number),
+                    only,
+                    least,
+                    tuple(before[child] for child in others if child in before),
+                )
+            )
+        rows.append(_Row(key in made, outside(problem.view.free[key[0]]), tuple(options)))
+    return tuple(rows)
+
+
+def _only(problem: Problem, key: Key, first: Mapping[str, int], last: int) -> int:
+    """The last of the sets of names from which a value may be read, if it can only be read; else ``last``."""
+    options = problem.options[key]
+    if any(option.item.head != "Read" for option in options):
+        return last
+    return max((first.get(str(option.item.payload[0]), last) for option in options), default=-1)
+
+
+def _least_read(problem: Problem, key: Key, read: Callable[[str], Once]) -> Once:
+    """What a kernel reads at least for a value that can only be read."""
+    options = problem.options[key]
+    if not options or any(option.item.head != "Read" for option in options):
+        return Once()
+    ways = [read(str(option.item.payload[0])) for option in options]
+    return _merged(min, ways, None)
+
+
+def _ways(table: Table, partial: int) -> Found:
+    """``partial``: how many sets of names there are after the first, which is always barred."""
+    once: dict[tuple[int, How, bool], Sequence[Once]] = {}
+    able: set[int] = set()
+    for read in range(partial + 1):
+        for number, how in enumerate(HOWS):
+            found = _done(table, read, number)
+            able |= found.keys()
+            for outer in (True, False):
+                there = (ways for place, ways in found.items() if table[place].outer == outer)
+                once[read, how, outer] = fewest(map(_together, itertools.chain.from_iterable(there)))
+    return once, frozenset(able)
+
+
+def _together(way: Once) -> Once:
+    """With all that it reads in its work: no buffer is of two parts."""
+    return Once(replace(way.work, bytes_read=way.work.bytes_read + way.before + way.inputs), way.schedule)
+
+
+def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
+    """What a kernel of a kind does at least beside the last step that computes a value that is made, and reads nothing of the sets
+    of names up to ``barred``. A value that it cannot compute so is left out."""
+    values: dict[int, Sequence[Once]] = {}
+    found: dict[int, Sequence[Once]] = {}
+    for place, row in enumerate(table):
+        ways: list[Once] = []
+        made_here: list[Once] = []
+        for option in row.options:
+            if isinstance(option, _Read):
+                if not row.made and option.names > barred:
+                    ways.append(option.way)
+            elif option.only > barred and all(each in values for each in option.below):
+                beside: list[Once] = []
+                for each in itertools.product(*(values[number] for number in option.below)):
+                    done = _all([option.read, *each])
+                    # what computes a sum again takes long enough: of no more than is needed, two are told apart
+                    before = [ways[how] for ways in option.before] if done.work == _read(done.work) else []
+                    beside += (_all([done, *more]) for more in itertools.product(*before))
+                work = option.works[how]
                 made_here += beside
-                ways += (Once(work + each.work, work.schedule or each.schedule) for each in beside)
+                ways += (
+                    each._replace(work=work + each.work, schedule=work.schedule or each.schedule)
+                    for each in beside
+                )
         if ways:
-            values[key] = fewest(ways)
-        if made_here and key in made:
-            found[key] = fewest(made_here)
+            values[place] = fewest(ways)
+        if made_here and row.made:
+            found[place] = fewest(made_here)
     return found
 
 
-def _read_at_least(problem: Problem, keys: Sequence[Key]) -> Once:
-    """What a kernel reads at least for values that can only be read."""
-    buffers = problem.view.buffers
-    sizes = (
-        min(problem.bytes(buffers[str(option.item.payload[0])]) for option in problem.options[key])
-        for key in keys
-        if problem.options[key] and all(option.item.head == "Read" for option in problem.options[key])
-    )
-    return Once(Work(bytes_read=max(sizes, default=0)))
-
-
-def _read_only(problem: Problem, key: Key, names: set[str]) -> bool:
-    """Whether a value can only be read from these buffers."""
-    return all(
-        option.item.head == "Read" and option.item.payload[0] in names for option in problem.options[key]
-    )
+def _read(work: Work) -> Work:
+    """What it reads alone."""
+    return Work(bytes_read=work.bytes_read)
 
 
 def _all(each: Sequence[Once]) -> Once:
     """What a kernel does at least that does all of these, and may share what they do."""
-    schedules = (one.schedule for one in each if one.schedule is not None)
-    return Once(of_fields(max, [one.work for one in each]), next(schedules, None))
+    return _merged(max, each, next((one.schedule for one in each if one.schedule is not None), None))
+
+
+def _merged(
+    choose: Callable[[Iterable[float]], float], ways: Sequence[Once], schedule: Schedule | None
+) -> Once:
+    """Of each amount the least or most of any of these."""
+    work = of_fields(choose, [way.work for way in ways])
+    return Once(work, schedule, choose(way.before for way in ways), choose(way.inputs for way in ways))
 
 
 def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:
     """A few ways of which each of these does no less than one."""
     kept: list[Once] = []
-    for way in sorted(ways, key=lambda way: amounts_of(way.work)):
+    for way in sorted(ways, key=_amounts):
         if not any(other.schedule == way.schedule and _no_more(other, way) for other in kept):
             kept.append(way)
     while len(kept) > WAYS:
         *kept, one, two = kept
         schedule = one.schedule if one.schedule == two.schedule else None
-        kept.append(Once(of_fields(min, [one.work, two.work]), schedule))
+        kept.append(_merged(min, [one, two], schedule))
     return tuple(kept)
 
 
 def _no_more(one: Once, other: Once) -> bool:
-    return all(map(float.__le__, amounts_of(one.work), amounts_of(other.work)))
+    return all(map(float.__le__, _amounts(one), _amounts(other)))
+
+
+def _amounts(way: Once) -> tuple[float, ...]:
+    return *amounts_of(way.work), way.before, way.inputs
 
 
 def of_fields(choose: Callable[[Iterable[float]], float], works: Sequence[Work]) -> Work:

@@ -16,7 +16,19 @@ from ..choice import How, Key
 from ..cost.model import Work
 from ..problem import Option, Problem
 from .cuts import Cut
-from .inside import HOWS, INSIDE, Beneath, Levels, beneath, combined, holding_the_same, of_fields, origins
+from .inside import (
+    HOWS,
+    INSIDE,
+    Beneath,
+    Found,
+    Levels,
+    Table,
+    beneath,
+    combined,
+    holding_the_same,
+    of_fields,
+    origins,
+)
 from .mates import group, mates
 
 
@@ -69,11 +81,20 @@ class Part:
 class _Program:
     """What the parts of one program ask of it."""
 
-    def __init__(self, problem: Problem, cuts: Sequence[tuple[str, ...]] = ()) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        cuts: Sequence[tuple[str, ...]] = (),
+        known: dict[tuple[Table, int], Found] | None = None,
+    ) -> None:
+        """``known``: see :func:`~tinyc.extract.exact.inside.beneath`."""
+        self.beneath = {} if known is None else known
         self.problem, self.view = problem, problem.view
         self.given = frozenset(name for cut in cuts for name in cut)
         self.same = holding_the_same(problem)
         self.groups: dict[str, Beneath] = {}  # of what is made by the parts so far
+        self.seen: set[Key] = set()  # the values of these parts
+        self._readers: dict[str, frozenset[Key] | None] = {}
         self.values: dict[str, list[Key]] = {}  # by what they are, wherever they are needed
         for key in problem.order:
             if not key[1]:
@@ -87,6 +108,18 @@ class _Program:
     def places(self, name: str) -> list[Key]:
         """Where the values of a buffer may be computed."""
         return [key for origin in origins(self.problem, (name,)) for key in self.values.get(origin, ())]
+
+    def unshared(self, name: str) -> bool:
+        """Whether an input is read by the parts so far alone."""
+        if name not in self._readers:
+            problem = self.problem
+            keys = {problem.order[number] for number in problem.readers.get(name, ())}
+            users = {problem.order[user] for key in keys for user in problem.users[problem.bit[key]]}
+            # what is filled with it as it is may be in any part
+            copied = any(not key[1] and key[0] in problem.filled_by for key in keys)
+            self._readers[name] = None if copied else frozenset(users)
+        found = self._readers[name]
+        return found is not None and found <= self.seen
 
     def needed(self, option: Option) -> float:
         """What is read for an option at least."""
@@ -122,8 +155,9 @@ def parts(
     between the parts n and n + 1. ``further``: with more levels of what is made, see :func:`~tinyc.extract.exact.inside.beneath`."""
     outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
     at, mate = list(at), mates(problem) if loosely else {}
+    known: dict[tuple[Table, int], Found] = {}
     while True:
-        program = _Program(problem, [cut.names for cut in at])
+        program = _Program(problem, [cut.names for cut in at], known)
         ends = [Cut((), ()), *at, Cut(outputs, (0.0,) * len(outputs))]
         found = [
             _between(program, before, after, outputs, mate, further)
@@ -171,6 +205,7 @@ def _between(
     problem = program.problem
     valued = () if after.names == outputs else after.names
     part = _walk(program, before.names, after.names, valued)
+    program.seen |= part.options.keys()
     groups = {
         name: beneath(
             problem,
@@ -181,6 +216,9 @@ def _between(
             program.same,
             before.names,
             further,
+            program.beneath,
+            program.groups,
+            program.unshared,
         )
         for name in valued
         if name in part.buffers and name not in outputs

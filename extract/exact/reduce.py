@@ -6,7 +6,7 @@ is only rid of what is dominated outright.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from .dag import Dag, Node
 
@@ -98,6 +98,10 @@ class _Work:
             }
             for name, numbers in kept.items()
         }
+        # all that the nodes of a class needed, before some were left out
+        self.union = {
+            name: _union(needs for _, needs in found.values()) for name, found in self.nodes.items()
+        }
 
     @property
     def kept(self) -> dict[str, list[int]]:
@@ -133,7 +137,9 @@ class _Work:
         for number in sorted(nodes, key=lambda number: (-nodes[number][0], -number)):
             cost, needs = nodes[number]
             for other, (less, others) in nodes.items():
-                if other == number or less > cost:
+                if less > cost:  # the cheapest are first
+                    break
+                if other == number:
                     continue
                 if others & self.bit[name]:
                     continue
@@ -145,6 +151,8 @@ class _Work:
         """Leaves out a class that costs more than its users can save by it."""
         bit, left = self.bit[name], min((cost for cost, _ in self.nodes[name].values()), default=0.0)
         for user, nodes in self.nodes.items():
+            if not self.union[user] & bit:
+                continue
             most = 0.0
             if user == name or len(nodes) > MAX_NODES:
                 if user != name and any(needs & bit for _, needs in nodes.values()):
@@ -180,8 +188,13 @@ class _Work:
             if name in seen or name not in self.nodes:
                 continue
             seen.add(name)
-            needs = 0
-            for _, own in self.nodes[name].values():
-                needs |= own
+            needs = _union(own for _, own in self.nodes[name].values())
             stack += [other for other in self.names if needs & self.bit[other]]
         self.nodes = {name: nodes for name, nodes in self.nodes.items() if name in seen}
+
+
+def _union(masks: Iterable[int]) -> int:
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found

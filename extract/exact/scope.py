@@ -94,6 +94,7 @@ class Scope:
         self._bytes: dict[int, int] = {}
         self._shaped: dict[Case, Sequence[bool]] = {}
         self._moving: dict[int, float] = {}
+        self._longer: dict[tuple[Case, int], Sequence[float]] = {}
         self._seconds: dict[tuple[int, int, Case], float] = {}
         self._steps: dict[tuple[int, int, Contexts], tuple[tuple[int, Contexts], ...]] = {}
         self._work: dict[tuple[int, int, Case, tuple[int, ...] | None], tuple[tuple[float, ...], Held]] = {}
@@ -207,8 +208,8 @@ class Scope:
                     )
                     limit = min(limit, worth[name] + self.problem.model.seconds(read))
             if limit < float("inf"):
-                for case, least in self._least.items():
-                    for number, seconds in enumerate(least[position]):
+                for case in self._ways:
+                    for number, seconds in enumerate(self._least(case, position)):
                         if seconds >= limit and (case, position, number) not in self.dropped:
                             self.dropped.add((case, position, number))
                             self.covers.forget(case, position)
@@ -248,21 +249,19 @@ class Scope:
             result[case] = found
         return result
 
-    @cached_property
-    def _least(self) -> dict[Case, list[list[float]]]:
+    def _least(self, case: Case, position: int) -> Sequence[float]:
         """For each way to compute a value, what a kernel takes longer with it at least; 0 of reading it."""
-        model, most = self.problem.model, self.everything
-        before = model.kernel(most)
-        return {
-            case: [
-                [
-                    0.0 if _reads(option) else model.kernel(most + self.whole(way)) - before
-                    for option, way in zip(self.options[key], ways, strict=True)
-                ]
-                for key, ways in zip(self.order, found, strict=True)
+        known = self._longer.get((case, position))
+        if known is None:
+            timer, most = self.problem.timer(None), amounts_of(self.everything)
+            before = timer(most)
+            known = self._longer[case, position] = [
+                0.0 if _reads(option) else timer(self.values(way, most)) - before
+                for option, way in zip(
+                    self.options[self.order[position]], self._ways[case][position], strict=True
+                )
             ]
-            for case, found in self._ways.items()
-        }
+        return known
 
     @cached_property
     def at_hand(self) -> dict[Case, list[list[int]]]:
