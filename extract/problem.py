@@ -24,6 +24,7 @@ from .choice import (
     children_of,
     item_work,
     outside,
+    rescored,
     tileable,
 )
 from .cost.model import (
@@ -64,7 +65,7 @@ class Problem:
     def __init__(self, view: View, model: CostModel, sizes: Mapping[int, int]) -> None:
         self.view, self.model, self.sizes = view, model, sizes
         self.stored: frozenset[str] = frozenset()
-        self.computed: frozenset[str] = frozenset()
+        self.unstored: frozenset[str] = frozenset()
         self.order = _order(view)
         # a contraction over the axes of another reduction can be tiled under a scan, or where rows are kept
         self.rows = model.hardware.rows
@@ -121,12 +122,13 @@ class Problem:
     def computing(self, classes: frozenset[str]) -> Problem:
         """The same, with ``classes`` never stored, nor read where only a condition says that the index stays in the buffer."""
         other = copy.copy(self)
-        other.computed = self.computed | classes
-        other.stored = self.stored - other.computed
+        other.unstored = self.unstored | classes
+        other.stored = self.stored - other.unstored
         other.options = {
             key: [each for each in options if key[0] not in classes or not self._leaves(each.item)]
             for key, options in self.options.items()
         }
+        other.__dict__.pop("read", None)
         return other
 
     def otherwise(self, cls: str) -> bool:
@@ -214,6 +216,8 @@ class Problem:
             operands: tuple[object, ...] = ()
             if item.head in ("Contract", "Stream"):
                 operands = tuple(map(self._operand, item.children))
+            if item.head == "Scan" and item.payload[2] is not None:
+                operands = (rescored(view, item),)
             gathered = self._gathers.get((key[0], item), 0.0) if key[1] else 0.0
             found = item.head, item.op, payload, view.free[key[0]], operands, key[1], gathered
             self._kinds[key, item] = found

@@ -39,7 +39,10 @@ def _short(value: Any) -> Any:
     """The value, or UNKNOWN where it is too long."""
     if value.__class__ is int:
         return value if value.bit_length() <= DIGITS else UNKNOWN
-    if value.__class__ is Fraction and max(value.numerator.bit_length(), value.denominator.bit_length()) > DIGITS:
+    if (
+        value.__class__ is Fraction
+        and max(value.numerator.bit_length(), value.denominator.bit_length()) > DIGITS
+    ):
         return UNKNOWN
     return value
 

@@ -64,7 +64,17 @@ LONGEST = 1100
 """The largest extent of an instance; larger ones are only counted."""
 
 _EXTENTS = frozenset(
-    [("vec-get", 2), ("Ax", 1), ("Expand", 2), ("Shrink", 2), ("Shrink", 3), ("Pad", 2), ("Pad", 3), ("Valid", 2), ("Valid", 3)]
+    [
+        ("vec-get", 2),
+        ("Ax", 1),
+        ("Expand", 2),
+        ("Shrink", 2),
+        ("Shrink", 3),
+        ("Pad", 2),
+        ("Pad", 3),
+        ("Valid", 2),
+        ("Valid", 3),
+    ]
     + [(head, 1) for head in ("low", "high", "atom-low", "atom-high", "IDiv", "DivEnd", "FloorDiv", "Within")]
     + [("DivAcc", 2), ("Within", 2)]
 )
@@ -119,11 +129,19 @@ class Case:
             if isinstance(arg, Lit) and isinstance(arg.value, int) and (step.head, position) in _EXTENTS
         }
         for step in self.steps:  # in the order of the body, which computes before it compares
-            if step.kind == "primitive" and any(isinstance(arg, Var) and arg.name in known for arg in step.args):
-                told |= {each.value for each in (*step.args, step.out) if isinstance(each, Lit) and isinstance(each.value, int)}
+            if step.kind == "primitive" and any(
+                isinstance(arg, Var) and arg.name in known for arg in step.args
+            ):
+                told |= {
+                    each.value
+                    for each in (*step.args, step.out)
+                    if isinstance(each, Lit) and isinstance(each.value, int)
+                }
                 known |= {step.out.name} if isinstance(step.out, Var) else set()
         sizes = {abs(each) for each in told if abs(each) > 3}
-        parts = {each // other for each in sizes for other in {abs(each) for each in told} if 1 < other < each}
+        parts = {
+            each // other for each in sizes for other in {abs(each) for each in told} if 1 < other < each
+        }
         about = {each + more for each in sizes | parts for more in (-1, 0, 1)} | {2 * each for each in sizes}
         return tuple(sorted(each for each in about if 3 < each <= LONGEST))
 
