@@ -120,27 +120,35 @@ class Problem:
         return other
 
     def computing(self, classes: frozenset[str]) -> Problem:
-        """The same, with ``classes`` never stored, nor read where only a condition says that the index stays in the buffer."""
+        """The same, with ``classes`` never stored, nor read where only a condition says that the index stays in the buffer; nor
+        what they are computed from, which would be read there instead."""
+        found, stack = set(classes), list(classes)
+        while stack:
+            options = self.options.get((stack.pop(), False), ())
+            inner = {cls for each in options for cls, _ in each.children} - found
+            stack += inner
+            found |= inner
         other = copy.copy(self)
-        other.unstored = self.unstored | classes
+        other.unstored = self.unstored | frozenset(cls for cls in found if self.otherwise(cls))
         other.stored = self.stored - other.unstored
         other.options = {
-            key: [each for each in options if key[0] not in classes or not self._leaves(each.item)]
+            key: [each for each in options if key[0] not in other.unstored or not self._leaves(each.item)]
             for key, options in self.options.items()
         }
         other.__dict__.pop("read", None)
         return other
 
     def otherwise(self, cls: str) -> bool:
-        """Whether a class has a value where there is no such condition."""
-        return not all(self._leaves(each.item) for each in self.options.get((cls, False), ()))
+        """Whether a class that is read so has a value where there is no such condition."""
+        leaving = {self._leaves(each.item) for each in self.options.get((cls, False), ())}
+        return len(leaving) == 2
 
     def _leaves(self, item: Item) -> bool:
-        """Whether a Read leaves its buffer at some point of all its axes."""
-        if item.head != "Read":
+        """Whether a Read leaves a buffer that a kernel fills at some point of all its axes."""
+        buffer = self.view.buffers[str(item.payload[0])] if item.head == "Read" else None
+        if buffer is None or buffer.arg is not None:
             return False
-        buffer, indices = item.payload
-        for index, size in zip(indices, self.view.buffers[str(buffer)].shape, strict=True):  # type: ignore[call-overload]
+        for index, size in zip(item.payload[1], buffer.shape, strict=True):  # type: ignore[call-overload]
             low, high = index.bounds({name: axis_extent(name) for name in index.axes()})
             if low < 0 or high >= size:
                 return True

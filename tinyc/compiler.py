@@ -199,7 +199,7 @@ class Compiled:
             raise _no_program("the program")
         return self._program
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """The outputs for these inputs: the array itself, or a tuple in signature order for several.
 
         Arrays keep their kind: numpy in, numpy out; torch in, torch out. On a GPU, arrays that lie there already are read
@@ -241,13 +241,13 @@ class Compiled:
         results = tuple(array_of(each, kind) for each in outputs)
         return results[0] if len(results) == 1 else results
 
-    def playback(self, *args: Any, **kwargs: Any) -> Any:
+    def playback(self, /, *args: Any, **kwargs: Any) -> Any:
         """As a call, but the Regions are interpreted with numpy: no code is generated (document 004 §6.11)."""
         given, kind, built = self._receive(args, kwargs)
         results = deliver(self.signature, play(built.extracted, given), kind)
         return results[0] if len(results) == 1 else results
 
-    def emulate(self, *args: Any, delivery: Delivery = "late", seed: int = 0, **kwargs: Any) -> Emulation:
+    def emulate(self, /, *args: Any, delivery: Delivery = "late", seed: int = 0, **kwargs: Any) -> Emulation:
         """A program for sm80 or sm90 on the CPU: the PTX that NVRTC makes of its kernels, watched (docs/emulator.md).
 
         The result's ``outputs`` are those of a call, always a tuple; ``findings`` say what is wrong with a kernel, and are
@@ -288,7 +288,7 @@ class Compiled:
         return built
 
     def measure(
-        self, *args: Any, repeats: int = 9, log: str | os.PathLike[str] | None = None, **kwargs: Any
+        self, /, *args: Any, repeats: int = 9, log: str | os.PathLike[str] | None = None, **kwargs: Any
     ) -> tuple[Measurement, ...]:
         """Runs the kernels on these inputs and says of each what it took (median of ``repeats`` runs) and was estimated
         to take. The report has the times from then on. ``log``: a CSV file to append them to (document 004 §13).

@@ -142,7 +142,8 @@ class Keeping(Lets):
     def room(self, frame: Frame, name: str, let: Let, vector: Vector) -> str:
         if frame.walk is not None:
             key = self._key(let, frame.walk)
-            if self._keeps(key, "registers"):
+            # a walk that is begun for a value of an open one has no room of that one's
+            if self._keeps(key, "registers") and key not in self.stored:
                 count = words(let.dtype, vector.width)
                 self.frames[0].then(f"unsigned int {name}_words[{frame.walk.steps}][{count}];")
                 self.stored[key] = Stored(let, frame.walk, f"{name}_words", True)

@@ -122,6 +122,23 @@ def test_special_rows() -> None:
     compare(region, data, rtol=3e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("columns", [16, 1000])
+def test_a_largest_value_that_is_first_needed_within_a_sum(columns: int) -> None:
+    """The result takes it from a buffer: the walk for it begins in that of the sum, when the row has been read there."""
+    b = Build(i=6, j=columns)
+    b.input("X", F32, 6, columns), b.input("M", F32, 6)
+
+    def power(read: str, less: str) -> str:
+        return b.unary("EXP2", b.binary("SUB", read, less))
+
+    value, read = power(b.read("X", "i", "j"), b.read("M", "i")), b.read("X", "i", "r")
+    largest = b.reduce("MAX", read, r=columns)
+    region = b.done(b.binary("FDIV", value, b.reduce("SUM", power(read, largest), r=columns)))
+    data = arrays(region)
+    data["M"] = data["X"].max(1)
+    compare(region, data, rtol=3e-6)
+
+
 def scores(b: Build, n: int, k: int, name: str) -> str:
     """Q[i, :] . K[name, :]; the sum's axis is called after ``name``."""
     q, key = b.read("Q", "i", f"{name}k"), b.read("K", name, f"{name}k")

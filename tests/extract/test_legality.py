@@ -165,6 +165,25 @@ def test_a_value_of_two_slices_is_read_from_the_buffer_of_neither(steps: int, ta
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("target", ["cpu", "sm80"])
+def test_what_slices_are_computed_from_is_read_from_the_buffers_of_neither(target: str) -> None:
+    """All of a chain of values, of which each step could be had from the buffers of the slices."""
+
+    def joined(x: Any, w: Any) -> tuple[Any, Any]:
+        parts = [((x[low:high] @ w) * 0.25).sigmoid() for low, high in ((0, 2), (2, 7), (7, 8))]
+        return tc.concatenate(parts), parts[0] - parts[0].mean(2, keepdims=True)
+
+    program = tinyc.trace(joined, tinyc.spec("fp16", (8, 8, 12)), tinyc.spec("fp16", (12, 12)))
+    compiled = tinyc.optimize_and_compile(program, target, budget=tinyc.Budget(extract_seconds=0))
+    assert not compiled.report.fallback and not compiled.report.warnings
+    generator = np.random.default_rng(0)
+    inputs = {"x": generator.normal(size=(8, 8, 12)), "w": generator.normal(size=(12, 12))}
+    arrays = {name: array.astype(np.float16) for name, array in inputs.items()}
+    got = compiled(**arrays) if target == "cpu" else compiled.emulate(**arrays).outputs
+    for have, want in zip(got, evaluate(program, arrays), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-3, atol=1e-3)
+
+
 def test_a_streaming_reduction_has_no_row_that_could_be_too_long() -> None:
     chip = CAPACITY["cpu"]
 

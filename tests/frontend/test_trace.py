@@ -41,6 +41,13 @@ def test_a_method_and_default_arguments() -> None:
     assert _names(trace(Model().forward, X)) == (["x"], ["out"])
 
 
+def test_inputs_may_be_called_as_our_own_parameters_are() -> None:
+    program = trace(lambda self, function: self - function, self=X, function=X)
+    x = normal(3, 4)
+    got = tinyc.optimize_and_compile(program)(self=x, function=x[::-1])
+    np.testing.assert_array_equal(got, x - x[::-1])
+
+
 def test_unused_inputs_stay_and_dead_nodes_go() -> None:
     def function(a: Any, unused: Any) -> Any:
         _ = a.exp() + unused

@@ -409,3 +409,9 @@ def test_python_values_nested_beyond_all_bounds():
     endless: dict = {}
     endless["uops"] = [endless]
     loads_or_complains(endless)
+
+
+def test_an_empty_list_of_nodes_is_not_said_to_be_missing() -> None:
+    for document, said in (({}, "has no"), ({"uops": []}, "at least"), ({"uops": 3}, "at least")):
+        with pytest.raises(TinycError, match=said):
+            program_from_document(document)

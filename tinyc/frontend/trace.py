@@ -40,7 +40,7 @@ def spec(dtype: str | DType, shape: Dim | Sequence[Dim] = (), name: str | None =
     return Spec(kind, tuple(map(size, listed(shape))), name)
 
 
-def trace(function: Callable[..., Any], *specs: Spec, **named_specs: Spec) -> Program:
+def trace(function: Callable[..., Any], /, *specs: Spec, **named_specs: Spec) -> Program:
     """The Program of ``function``, called with one tensor per spec.
 
     Inputs are named after the function's parameters (or by ``Spec.name``), in the order of the call. Outputs are
@@ -50,7 +50,7 @@ def trace(function: Callable[..., Any], *specs: Spec, **named_specs: Spec) -> Pr
     return program_from_document(trace_document(function, *specs, **named_specs))
 
 
-def trace_document(function: Callable[..., Any], *specs: Spec, **named_specs: Spec) -> dict[str, Any]:
+def trace_document(function: Callable[..., Any], /, *specs: Spec, **named_specs: Spec) -> dict[str, Any]:
     """As :func:`trace`, before verification: the Tiny document with its signature."""
     names = _input_names(function, specs, named_specs)
     builder = Builder()

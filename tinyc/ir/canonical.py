@@ -63,7 +63,10 @@ def import_document(document: object) -> tuple[list[Node], list[Port], list[Port
     doc = _object(document, "the document", _DOCUMENT_KEYS)
     raw = doc.get("uops")
     if not isinstance(raw, list) or not raw:
-        raise _malformed('the document has no "uops"', 'write {"uops": [{"id": …, "uop": …}, …]}')
+        what = (
+            'the document has no "uops"' if raw is None else '"uops" is not a list of nodes, of one at least'
+        )
+        raise _malformed(what, 'write {"uops": [{"id": …, "uop": …}, …]}')
     entries = list(_entries(raw))
     signature = _object(doc.get("signature", {}), "signature", ("inputs", "outputs"))
     wanted = _ports(signature, "inputs")
