@@ -114,10 +114,7 @@ def beneath(
         table_of(problem, keys, made, (own, *partial), frozenset(buffers), before, unshared),
         table_of(problem, keys, made, (own, *partial)),
     )
-    for table in tables:
-        if (table, len(partial)) not in known:
-            known[table, len(partial)] = ways_of(table, len(partial))
-    (once, places_able), (alone, _) = (known[table, len(partial)] for table in tables)
+    (once, places_able), (alone, _) = (_known(known, table, len(partial)) for table in tables)
     able = frozenset(keys[place] for place in places_able)
     unread = {
         (how, outer): [_unread(each) for each in alone[0, how, outer]]
@@ -133,6 +130,13 @@ def beneath(
     walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
     return Beneath(name, partial, kinds, once, able, walks, counted, light, unread)
+
+
+def _known(known: dict[tuple[Table, int], Found], table: Table, partial: int) -> Found:
+    found = known.get((table, partial))
+    if found is None:
+        found = known[table, partial] = ways_of(table, partial)
+    return found
 
 
 def _unread(way: Once) -> Once:
