@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ..choice import How, Key, outside
 from ..cost.schedule import Schedule
 from ..view import LEVEL, axis_id
-from .inside import Levels, Once, fewest
+from .inside import Levels
+from .tables import Once, fewest
 
 if TYPE_CHECKING:
     from .scope import Scope

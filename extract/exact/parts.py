@@ -17,19 +17,16 @@ from ..cost.model import Work
 from ..problem import Option, Problem
 from .cuts import Cut
 from .inside import (
-    HOWS,
     INSIDE,
     Beneath,
-    Found,
     Levels,
-    Table,
     beneath,
     combined,
     holding_the_same,
-    of_fields,
     origins,
 )
 from .mates import group, mates
+from .tables import HOWS, Found, Table, of_fields
 
 
 @dataclass(frozen=True)

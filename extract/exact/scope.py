@@ -18,8 +18,9 @@ from .covers import Covers
 from .dag import components
 from .given import Given
 from .hosts import Hosts
-from .inside import HOWS, INSIDE, origins
+from .inside import INSIDE, origins
 from .parts import Part
+from .tables import HOWS
 
 Context = tuple[tuple[str, object], ...]
 """For each axis of a value that a reduction binds, which one: (its position, its own context)."""

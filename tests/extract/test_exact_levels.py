@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from typing import Any
 
 import pytest
 from kernel_examples import ENOUGH, check_runs, chosen_from
@@ -77,6 +78,33 @@ def test_less_is_computed_where_partial_sums_are_there(divided: tuple[Problem, l
         assert costs == sorted(costs)
     pairs = [(least(each, 0), least(each, len(each.partial))) for each in groups(division) if each.partial]
     assert any(with_them < without / 2 for with_them, without in pairs)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_what_a_sum_is_added_to_is_read_beside_it(later: bool) -> None:
+    """``later``: the first value is an input that a kernel of a later part may read for itself: what it reads is counted there, and
+    not beneath once more."""
+
+    def residual(x: Any, *weights: Any) -> Any:
+        first = x
+        for weight in weights:
+            x = x + (x @ weight).relu()
+        return x * first if later else x
+
+    shapes = ((16, 64), *[(64, 64)] * 3)
+    problem, start = chosen_from(
+        tinyc.trace(residual, *(tinyc.spec("fp32", shape) for shape in shapes)), "cpu"
+    )
+    division, _ = parts(problem, cuts(problem, regular(problem, start)), True)
+    found = groups(division)
+    assert len(found) == 2
+    size = 4 * 16 * 64
+    for number, each in enumerate(found):
+        counted = 0 if later and not number else size
+        reading = [way for way in each.once[0, "loops", True] if not way.work.ops]
+        assert [way.work.bytes_read for way in reading] == [size + counted]  # h W, and what it is added to
+    (again,) = found[0].once[1, "loops", True]  # h W is computed again
+    assert again.work.bytes_read == (0 if later else size)
 
 
 def test_values_that_can_only_be_read_are_not_computed(divided: tuple[Problem, list[Part]]) -> None:

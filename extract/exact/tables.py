@@ -1,0 +1,234 @@
+"""What a kernel does at least that computes a value again, on a table of how each value may be had. Nothing here has a name: equal
+layers have equal tables, and are worked out once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple, get_args
+
+from ..choice import How, Key, outside
+from ..cost.model import Work, amounts_of, work_of
+from ..cost.schedule import Schedule
+from ..problem import Problem
+
+HOWS: tuple[How, ...] = get_args(How)
+
+WAYS = 6
+"""To compute a value that are told apart."""
+
+
+class Once(NamedTuple):
+    """A way to compute a value. ``work``: of a kernel, once, beside the last step. ``schedule``: by which its product runs, if it
+    tiles one. ``before``, ``inputs``: bytes that it reads of buffers of earlier parts, and of inputs, as far as they are not in its
+    work."""
+
+    work: Work = Work()
+    schedule: Schedule | None = None
+    before: float = 0.0
+    inputs: float = 0.0
+
+
+class _Read(NamedTuple):
+    """A way to read a value from a buffer. ``names``: the first of a table's sets of names that has it; their number where none
+    has."""
+
+    way: Once
+    names: int
+
+
+class _Step(NamedTuple):
+    """A way to compute a value. ``works``: in each kind of kernel. ``below``: the operands that are rows of the table before it.
+    ``only``: a sequence of sets of names; where those up to this one are barred, an operand can not be had, which can only be
+    read. ``read``: what a kernel reads at least for other operands. ``before``: what it does for those that are given to the
+    part, in each kind of kernel."""
+
+    works: tuple[Work, ...]
+    below: tuple[int, ...]
+    only: int
+    read: Once
+    before: tuple[tuple[tuple[Once, ...], ...], ...]
+
+
+class _Row(NamedTuple):
+    """A value. ``made``: whether it is one of those that are looked at. ``outer``: whether it is at a kernel's output axes."""
+
+    made: bool
+    outer: bool
+    options: tuple[_Read | _Step, ...]
+
+
+Table = tuple[_Row, ...]
+"""Values and how each may be had, operands first, without the names of any: equal layers have equal tables."""
+
+Found = tuple[Mapping[tuple[int, How, bool], Sequence[Once]], frozenset[int]]
+"""See ``once`` and, by row, ``able`` of :class:`Beneath`."""
+
+
+def table_of(
+    problem: Problem,
+    keys: Sequence[Key],
+    made: frozenset[Key],
+    names: Sequence[Collection[str]],
+    buffers: Collection[str] | None = None,
+    before: Mapping[Key, tuple[tuple[Once, ...], ...]] = MappingProxyType({}),
+    unshared: Callable[[str], bool] = lambda name: False,
+) -> Table:
+    """``keys``: operands first. ``names``: sets of buffers that are barred one after the other. ``buffers``: of the part, if
+    others are told apart. ``before``: what is done for values that are given to the part. ``unshared``: of which inputs it
+    counts that they are read."""
+
+    def read(name: str) -> Once:
+        buffer = problem.view.buffers[name]
+        size = float(problem.bytes(buffer))
+        if buffer.arg is not None:
+            return Once(inputs=size) if unshared(name) else Once()
+        own = buffers is None or name in buffers
+        return Once(Work(bytes_read=size)) if own else Once(before=size)
+
+    place = {key: number for number, key in enumerate(keys)}
+    first: dict[str, int] = {}
+    for number, each in enumerate(names):
+        for name in each:
+            first.setdefault(name, number)
+    rows: list[_Row] = []
+    for number, key in enumerate(keys):
+        options: list[_Read | _Step] = []
+        for option in problem.options[key]:
+            if option.item.head == "Read":
+                name = str(option.item.payload[0])
+                options.append(_Read(read(name), first.get(name, len(names))))
+                continue
+            works = tuple(problem.work(key, option.item, how) for how in HOWS)
+            # of a circle, what comes later is taken for computed
+            below = (place[child] for child in option.children if child in place)
+            others = [child for child in option.children if child not in place]
+            only = min(
+                (_only(problem, child, first, len(names)) for child in option.children), default=len(names)
+            )
+            least = _all([Once(), *(_least_read(problem, child, read) for child in others)])
+            options.append(
+                _Step(
+                    works,
+                    tuple(each for each in below if each < number),
+                    only,
+                    least,
+                    tuple(before[child] for child in others if child in before),
+                )
+            )
+        rows.append(_Row(key in made, outside(problem.view.free[key[0]]), tuple(options)))
+    return tuple(rows)
+
+
+def _only(problem: Problem, key: Key, first: Mapping[str, int], last: int) -> int:
+    """The last of the sets of names from which a value may be read, if it can only be read; else ``last``."""
+    options = problem.options[key]
+    if any(option.item.head != "Read" for option in options):
+        return last
+    return max((first.get(str(option.item.payload[0]), last) for option in options), default=-1)
+
+
+def _least_read(problem: Problem, key: Key, read: Callable[[str], Once]) -> Once:
+    """What a kernel reads at least for a value that can only be read."""
+    options = problem.options[key]
+    if not options or any(option.item.head != "Read" for option in options):
+        return Once()
+    ways = [read(str(option.item.payload[0])) for option in options]
+    return _merged(min, ways, None)
+
+
+def ways_of(table: Table, partial: int) -> Found:
+    """``partial``: how many sets of names there are after the first, which is always barred."""
+    once: dict[tuple[int, How, bool], Sequence[Once]] = {}
+    able: set[int] = set()
+    for read in range(partial + 1):
+        for number, how in enumerate(HOWS):
+            found = _done(table, read, number)
+            able |= found.keys()
+            for outer in (True, False):
+                there = (ways for place, ways in found.items() if table[place].outer == outer)
+                once[read, how, outer] = fewest(map(_together, itertools.chain.from_iterable(there)))
+    return once, frozenset(able)
+
+
+def _together(way: Once) -> Once:
+    """With all that it reads in its work: no buffer is of two parts."""
+    return Once(replace(way.work, bytes_read=way.work.bytes_read + way.before + way.inputs), way.schedule)
+
+
+def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
+    """What a kernel of a kind does at least beside the last step that computes a value that is made, and reads nothing of the sets
+    of names up to ``barred``. A value that it cannot compute so is left out."""
+    values: dict[int, Sequence[Once]] = {}
+    found: dict[int, Sequence[Once]] = {}
+    for place, row in enumerate(table):
+        ways: list[Once] = []
+        made_here: list[Once] = []
+        for option in row.options:
+            if isinstance(option, _Read):
+                if not row.made and option.names > barred:
+                    ways.append(option.way)
+            elif option.only > barred and all(each in values for each in option.below):
+                beside: list[Once] = []
+                for each in itertools.product(*(values[number] for number in option.below)):
+                    done = _all([option.read, *each])
+                    # what computes a sum again takes long enough: of no more than is needed, two are told apart
+                    before = [ways[how] for ways in option.before] if done.work == _read(done.work) else []
+                    beside += (_all([done, *more]) for more in itertools.product(*before))
+                work = option.works[how]
+                made_here += beside
+                ways += (
+                    each._replace(work=work + each.work, schedule=work.schedule or each.schedule)
+                    for each in beside
+                )
+        if ways:
+            values[place] = fewest(ways)
+        if made_here and row.made:
+            found[place] = fewest(made_here)
+    return found
+
+
+def _read(work: Work) -> Work:
+    """What it reads alone."""
+    return Work(bytes_read=work.bytes_read)
+
+
+def _all(each: Sequence[Once]) -> Once:
+    """What a kernel does at least that does all of these, and may share what they do."""
+    return _merged(max, each, next((one.schedule for one in each if one.schedule is not None), None))
+
+
+def _merged(
+    choose: Callable[[Iterable[float]], float], ways: Sequence[Once], schedule: Schedule | None
+) -> Once:
+    """Of each amount the least or most of any of these."""
+    work = of_fields(choose, [way.work for way in ways])
+    return Once(work, schedule, choose(way.before for way in ways), choose(way.inputs for way in ways))
+
+
+def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:
+    """A few ways of which each of these does no less than one."""
+    kept: list[Once] = []
+    for way in sorted(ways, key=_amounts):
+        if not any(other.schedule == way.schedule and _no_more(other, way) for other in kept):
+            kept.append(way)
+    while len(kept) > WAYS:
+        *kept, one, two = kept
+        schedule = one.schedule if one.schedule == two.schedule else None
+        kept.append(_merged(min, [one, two], schedule))
+    return tuple(kept)
+
+
+def _no_more(one: Once, other: Once) -> bool:
+    return all(map(float.__le__, _amounts(one), _amounts(other)))
+
+
+def _amounts(way: Once) -> tuple[float, ...]:
+    return *amounts_of(way.work), way.before, way.inputs
+
+
+def of_fields(choose: Callable[[Iterable[float]], float], works: Sequence[Work]) -> Work:
+    """Of each field the least or most of any of these."""
+    return work_of([choose(each) for each in zip(*map(amounts_of, works), strict=True)]) if works else Work()
