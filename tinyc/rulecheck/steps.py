@@ -63,6 +63,9 @@ class Step:
 LONGEST = 1100
 """The largest extent of an instance; larger ones are only counted."""
 
+MOST_AXES = 6
+"""Axes of a tensor of an instance."""
+
 _EXTENTS = frozenset(
     [("vec-get", 2), ("Ax", 1), ("Expand", 2), ("Shrink", 2), ("Shrink", 3), ("Pad", 2), ("Pad", 3), ("Valid", 2), ("Valid", 3)]
     + [(head, 1) for head in ("low", "high", "atom-low", "atom-high", "IDiv", "DivEnd", "FloorDiv", "Within")]
@@ -128,6 +131,15 @@ class Case:
         return tuple(sorted(each for each in about if 3 < each <= LONGEST))
 
     @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks above those that are tried anyway, of which the rule speaks: lengths of vectors, and places in them."""
+        told = [(step.head, step.args[-1] if step.head == "vec-get" else step.out, len(step.args)) for step in self.steps]
+        found = {arg.value for head, arg, _ in told if head == "vec-length" and isinstance(arg, Lit)}
+        found |= {arg.value + 1 for head, arg, _ in told if head == "vec-get" and isinstance(arg, Lit)}
+        found |= {count for head, _, count in told if head == "vec-of"}
+        return tuple(sorted(each for each in found if isinstance(each, int) and 3 < each <= MOST_AXES))
+
+    @cached_property
     def machine(self) -> str:
         """The one machine that it is about, "" where there may be others."""
         named = (step.args[1] for step in self.steps if step.args[:1] == (Lit("machine"),))
@@ -189,6 +201,19 @@ class Case:
             and tensor.args[0] == reduce.args[0]
             and all(isinstance(each, Var) for each in (at.args[1], *tensor.args[1:]))
         )
+
+    @cached_property
+    def held(self) -> tuple[Step, ...]:
+        """``e = b[ix]`` where e is another term as well, and nothing else is said of b and ix: b holds what e is."""
+        terms = [step for step in self.steps if step.kind == "term" and step.out is not None]
+        loose = [
+            step
+            for step in terms
+            if step.head in ("At", "Read")
+            and all(isinstance(each, Var) and each.name not in self.produced and len(self.uses[each.name]) == 1 for each in step.args)
+        ]
+        firm = {step.out for step in terms if step not in loose}
+        return tuple(step for step in loose if step.out in firm)
 
     @cached_property
     def split(self) -> frozenset[str]:
