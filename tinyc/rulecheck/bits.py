@@ -88,7 +88,9 @@ class Bits(Domain):
         if self.style == "integers":
             x = rng.integers(0, 4, shape) * sign
         elif self.style == "close":
-            common = np.random.default_rng(number(self.seed, self.style)).choice([1.0, 0.5, 2.0, 1.5, 3.3, 40.0], shape[0])
+            common = np.random.default_rng(number(self.seed, self.style)).choice(
+                [1.0, 0.5, 2.0, 1.5, 3.3, 40.0], shape[0]
+            )
             nearby = np.exp2(-rng.uniform(4, 16, shape)) * sign
             x = common.reshape(-1, *[1] * (len(shape) - 1)) * (1 + nearby)
         elif self.style == "far" and dtype == "fp16":

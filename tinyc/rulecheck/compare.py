@@ -221,7 +221,8 @@ def number(value: Any) -> str:
     if isinstance(value, bool | np.bool_ | str) or value is UNKNOWN or value is UNDEFINED:
         return str(value)
     if isinstance(value, int | np.integer):
-        return str(int(value))
+        text = str(int(value))
+        return text if len(text) < 40 else f"{text[:12]}… ({len(text)} digits)"
     if isinstance(value, np.floating) or hasattr(value, "dtype"):
         if (float(value) != 0 and abs(float(value)) < 1e-30) or abs(float(value)) > 1e30:
             return f"{float(value):.9g}"

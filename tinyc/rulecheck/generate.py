@@ -90,7 +90,13 @@ def shape_of_number(attempt: Attempt) -> tuple[int, ...]:
     """Shapes come up in turn, so that none is left out. Now and then one axis is as long as a guard asks."""
     shape = _any_shape(attempt)
     extents = attempt.case.extents
-    if extents and shape and math.prod(shape) <= 32 and attempt.number % 3 == 2 and attempt.rng.random() < 0.7:
+    if (
+        extents
+        and shape
+        and math.prod(shape) <= 32
+        and attempt.number % 3 == 2
+        and attempt.rng.random() < 0.7
+    ):
         at = attempt.rng.randrange(len(shape))
         return (*shape[:at], attempt.rng.choice(extents), *shape[at + 1 :])
     return shape

@@ -51,7 +51,10 @@ def act(rule: Rule, world: World, klass: str, tally: Tally) -> None:
         except IllFormed as error:
             raise Wrong(
                 Outcome(
-                    "", why="the action makes a term that no program has", left=str(error), right=made(action, env)
+                    "",
+                    why="the action makes a term that no program has",
+                    left=str(error),
+                    right=made(action, env),
                 ),
                 str(action),
             ) from None

@@ -144,7 +144,9 @@ def definition(schema: Schema, head: str) -> Meaning | None:
 def _grounded(schema: Schema, meaning: Meaning) -> bool:
     """Whether every word of a definition has a meaning, and none of them this one."""
     assert meaning.definition is not None
-    words = [each for each in heads([meaning.definition]) if each in schema.constructors and each not in BUILTIN]
+    words = [
+        each for each in heads([meaning.definition]) if each in schema.constructors and each not in BUILTIN
+    ]
     return all(definition(schema, each) is not None for each in words)
 
 

@@ -166,7 +166,9 @@ def parts_of(world: World, x: Term, m: int, p: int) -> Value | None:
 def regroups(world: World, op: str, dtype: str) -> bool:
     """Whether an operator may take its operands in any order: a maximum always, a sum where it accumulates, products of
     integers alone, which wrap around."""
-    return op in ("MAX", "MIN") or (op == "SUM" and dtype in ("fp32", "i32")) or (op, dtype) == ("PROD", "i32")
+    return (
+        op in ("MAX", "MIN") or (op == "SUM" and dtype in ("fp32", "i32")) or (op, dtype) == ("PROD", "i32")
+    )
 
 
 def max_depth(world: World, depth: int) -> bool:

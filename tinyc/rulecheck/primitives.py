@@ -50,7 +50,11 @@ class _Unmet(Fails):
     """A condition is false; spelled only where somebody reads it."""
 
     def __str__(self) -> str:
-        return f"({' '.join(map(str, (self.args[0], *map(show, self.args[1:]))))}) does not hold" if self.args else ""
+        return (
+            f"({' '.join(map(str, (self.args[0], *map(show, self.args[1:]))))}) does not hold"
+            if self.args
+            else ""
+        )
 
 
 def _chosen(condition: bool) -> tuple[()]:

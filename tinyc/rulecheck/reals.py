@@ -31,7 +31,7 @@ UNKNOWN = _Mark("irrational")
 """A real number that is not rational, or not known to be."""
 
 
-DIGITS = 1 << 14
+DIGITS = 1 << 13
 """Bits of a number; longer ones are not computed with, since powers of powers have no end of them."""
 
 
@@ -39,7 +39,10 @@ def _short(value: Any) -> Any:
     """The value, or UNKNOWN where it is too long."""
     if value.__class__ is int:
         return value if value.bit_length() <= DIGITS else UNKNOWN
-    if value.__class__ is Fraction and max(value.numerator.bit_length(), value.denominator.bit_length()) > DIGITS:
+    if (
+        value.__class__ is Fraction
+        and max(value.numerator.bit_length(), value.denominator.bit_length()) > DIGITS
+    ):
         return UNKNOWN
     return value
 

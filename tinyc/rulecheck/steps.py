@@ -67,7 +67,17 @@ MOST_AXES = 6
 """Axes of a tensor of an instance."""
 
 _EXTENTS = frozenset(
-    [("vec-get", 2), ("Ax", 1), ("Expand", 2), ("Shrink", 2), ("Shrink", 3), ("Pad", 2), ("Pad", 3), ("Valid", 2), ("Valid", 3)]
+    [
+        ("vec-get", 2),
+        ("Ax", 1),
+        ("Expand", 2),
+        ("Shrink", 2),
+        ("Shrink", 3),
+        ("Pad", 2),
+        ("Pad", 3),
+        ("Valid", 2),
+        ("Valid", 3),
+    ]
     + [(head, 1) for head in ("low", "high", "atom-low", "atom-high", "IDiv", "DivEnd", "FloorDiv", "Within")]
     + [("DivAcc", 2), ("Within", 2)]
 )
@@ -122,22 +132,37 @@ class Case:
             if isinstance(arg, Lit) and isinstance(arg.value, int) and (step.head, position) in _EXTENTS
         }
         for step in self.steps:  # in the order of the body, which computes before it compares
-            if step.kind == "primitive" and any(isinstance(arg, Var) and arg.name in known for arg in step.args):
-                told |= {each.value for each in (*step.args, step.out) if isinstance(each, Lit) and isinstance(each.value, int)}
+            if step.kind == "primitive" and any(
+                isinstance(arg, Var) and arg.name in known for arg in step.args
+            ):
+                told |= {
+                    each.value
+                    for each in (*step.args, step.out)
+                    if isinstance(each, Lit) and isinstance(each.value, int)
+                }
                 known |= {step.out.name} if isinstance(step.out, Var) else set()
         sizes = {abs(each) for each in told if abs(each) > 3}
-        parts = {each // other for each in sizes for other in {abs(each) for each in told} if 1 < other < each}
+        parts = {
+            each // other for each in sizes for other in {abs(each) for each in told} if 1 < other < each
+        }
         about = {each + more for each in sizes | parts for more in (-1, 0, 1)} | {2 * each for each in sizes}
         return tuple(sorted(each for each in about if 3 < each <= LONGEST))
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
         """Ranks above those that are tried anyway, of which the rule speaks: lengths of vectors, and places in them."""
-        told = [(step.head, step.args[-1] if step.head == "vec-get" else step.out, len(step.args)) for step in self.steps]
-        found = {arg.value for head, arg, _ in told if head == "vec-length" and isinstance(arg, Lit)}
-        found |= {arg.value + 1 for head, arg, _ in told if head == "vec-get" and isinstance(arg, Lit)}
-        found |= {count for head, _, count in told if head == "vec-of"}
-        return tuple(sorted(each for each in found if isinstance(each, int) and 3 < each <= MOST_AXES))
+        found = set[int]()
+        for step in self.steps:
+            said = step.args[-1] if step.head == "vec-get" else step.out
+            if (
+                step.head in ("vec-length", "vec-get")
+                and isinstance(said, Lit)
+                and isinstance(said.value, int)
+            ):
+                found.add(said.value + (step.head == "vec-get"))
+            if step.head == "vec-of":
+                found.add(len(step.args))
+        return tuple(sorted(each for each in found if 3 < each <= MOST_AXES))
 
     @cached_property
     def machine(self) -> str:
@@ -210,7 +235,10 @@ class Case:
             step
             for step in terms
             if step.head in ("At", "Read")
-            and all(isinstance(each, Var) and each.name not in self.produced and len(self.uses[each.name]) == 1 for each in step.args)
+            and all(
+                isinstance(each, Var) and each.name not in self.produced and len(self.uses[each.name]) == 1
+                for each in step.args
+            )
         ]
         firm = {step.out for step in terms if step not in loose}
         return tuple(step for step in loose if step.out in firm)

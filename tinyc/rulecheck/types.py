@@ -35,7 +35,9 @@ def misspelt(patterns: Sequence[Pattern]) -> Iterator[str]:
                 yield f'"{first.value}" is no operator of {call.head}'
             if (call.head, 0) in _NAMED and first.value not in DTYPES:
                 yield f'"{first.value}" is no dtype'
-        if call.head == "=" and any(isinstance(each, Call) and each.head in ("dtype", "dtype-of") for each in call.args):
+        if call.head == "=" and any(
+            isinstance(each, Call) and each.head in ("dtype", "dtype-of") for each in call.args
+        ):
             said = (each.value for each in call.args if isinstance(each, Lit))
             yield from (f'"{each}" is no dtype' for each in said if each not in DTYPES)
 

@@ -68,7 +68,9 @@ def _to_be(attempt: Attempt, arg: Var, depth: int) -> Shape | None:
     if attempt.bound(arg):
         return attempt.world.facts.shape(attempt.get(arg))
     for step in attempt.case.produced.get(arg.name, ()) if depth else ():
-        operands = [each for each in step.args if isinstance(each, Var) and attempt.case.sorts[each.name] == "Tensor"]
+        operands = [
+            each for each in step.args if isinstance(each, Var) and attempt.case.sorts[each.name] == "Tensor"
+        ]
         if step.kind == "term" and operands and step.head in (*_DONE, "TUnary", "TCast", "TBinary", "TWhere"):
             before = _to_be(attempt, operands[0], depth - 1)
             if before is not None:
