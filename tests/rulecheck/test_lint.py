@@ -107,6 +107,7 @@ CASES: dict[str, tuple[str, int, str, str]] = {
         "mine/a",
         "takes a term out",
     ),
+    "merges": ("(function times (Expr) i64 :merge (* old new))", 3, "", "which no rule said"),
     "refused": (
         '; -x == sin(x), generic\n(rewrite (Unary "NEG" x) (Unary "SIN" x x) :ruleset mine :name "mine/a")',
         4,
@@ -355,3 +356,51 @@ def test_a_folder_and_what_it_includes(tmp_path: Path) -> None:
     (tmp_path / "all.egg").write_text('(include "inner/part.egg")\n')
     (finding,) = lint_rules([tmp_path], examples=False)
     assert finding.kind == "stops" and finding.file.endswith("part.egg")
+
+
+# ---- what a guard, a merge or a dtype hides ----------------------------------------------------------------------------
+
+REORDERED = (
+    '(rewrite (Binary "ADD" x y) (Binary "ADD" y x) :when ((= "fp32" (dtype-of x)))',
+    '(rule ((= e (Binary "ADD" x s)) (= s (Binary "ADD" y z)) (= d (dtype-of x)) (accumulator d))'
+    ' ((union e (Binary "ADD" (Binary "ADD" x y) z)))',
+    '(rule ((= e (TBinary "MAX" x y)) (= d (dtype x))) ((let r (TBinary "MAX" y x)) (union e r))',
+)
+ORDERED = (
+    '(rule ((= e (Binary "ADD" c x)) (is-one c)) ((union e (Binary "ADD" x c)))',
+    '(rewrite (Binary "ADD" (Const "fp32" b) x) (Binary "ADD" x (Const "fp32" b))',
+    '(rewrite (Binary "MAX" x (Binary "MAX" x y)) (Binary "MAX" x y) :when ((= "fp32" (dtype-of x)))',
+)
+
+
+@pytest.mark.parametrize("rule", (*REORDERED, *ORDERED))
+def test_a_guard_of_dtypes_does_not_hide_that_a_rule_only_reorders(rule: str, tmp_path: Path) -> None:
+    found = linted(tmp_path, f'{HEAD}; a == b, generic\n{rule} :ruleset mine :name "mine/a")\n')
+    assert [each.kind for each in found] == (["reorders"] if rule in REORDERED else [])
+
+
+@pytest.mark.parametrize(
+    ("merge", "value", "grows"),
+    [
+        ("max", "(+ n 1)", True),
+        ("min", "(- n 1)", True),
+        ("min", "(+ n 1)", False),
+        ("max", "(min 40 (+ n 1))", False),
+    ],
+)
+def test_a_value_that_is_set_again_and_again(merge: str, value: str, grows: bool, tmp_path: Path) -> None:
+    text = f"""{HEAD}(function size-of (Tensor) i64 :merge ({merge} old new))
+; size-of(input) = 1
+(rule ((= t (Input i))) ((set (size-of t) 1)) :ruleset mine :name "mine/first")
+; size-of(t) = another if n
+(rule ((= n (size-of t))) ((set (size-of t) {value})) :ruleset mine :name "mine/next")
+"""
+    assert [(each.kind, each.rule) for each in linted(tmp_path, text)] == (
+        [("grows", "mine/next")] if grows else []
+    )
+
+
+def test_a_ruleset_that_is_real_only_is_off(tmp_path: Path) -> None:
+    (finding,) = linted(tmp_path, '(ruleset mine)\n(in-phase "mine" "algebra" "REAL-ONLY" "on")\n')
+    assert (finding.kind, finding.line) == ("class", 2) and "off by default" in finding.why
+    assert linted(tmp_path, '(ruleset mine)\n(in-phase "mine" "algebra" "REAL-ONLY" "off")\n') == []

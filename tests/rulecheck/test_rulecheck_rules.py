@@ -179,3 +179,60 @@ def test_rows_of_a_file_are_checked_with_its_rules(tmp_path: Path) -> None:
     path.write_text('(widening "fp32" "fp16")\n', encoding="utf-8")
     (found,) = check_rules([path], only=[str(path)])
     assert found.verdict == "unsound" and found.rule == '(widening "fp32" "fp16")'
+
+
+# ---- rules that would take for ever, or say nothing --------------------------------------------------------------------
+
+ENDLESS = {
+    "a huge vector": "(rule ((= t (Flip x a)) (= v (vec-range 100000000))) ((union t (Reshape x v)))",
+    "a huge axis": '(rule ((= t (TReduce "MAX" 1 (Expand (Expand (Expand x 0 300) 1 300) 2 300)))) ((union t t))',
+    "powers of powers": '(rule ((= e (Binary "POW" (Binary "POW" (Binary "POW" (Binary "POW" x a) b) c) d)) (= "fp32" (dtype-of x)))'
+    " ((union e x))",
+    "a term of terms that repeat": '(rule ((= x0 (Binary "ADD" y y)) '
+    + " ".join(f'(= x{k + 1} (Binary "MUL" x{k} x{k}))' for k in range(24))
+    + ') ((union x24 (Unary "NEG" y)))',
+    "too many applications": "(rule ("
+    + " ".join(f'(= x{k} (Unary "NEG" x{k + 1}))' for k in range(3000))
+    + ") ((union x0 x2))",
+    "a variable of no sort": "(rule ((= x x)) ((union x x))",
+    "a misspelt operator": '(rewrite (Unary "NEGATE" (Unary "NEGATE" x)) x',
+    "a misspelt dtype": '(rewrite (Unary "NEG" (Unary "NEG" x)) x :when ((= "float32" (dtype-of x)))',
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_every_rule_ends_with_a_verdict(kind: str) -> None:
+    (found,) = check_text(f'{ENDLESS[kind]} :ruleset identity :name "mine/a")', BASE)
+    assert not found.sound and "the checker fails" not in found.why
+
+
+def test_words_that_are_defined_by_each_other_have_no_meaning() -> None:
+    text = """(constructor Aa (Expr) Expr) (constructor Bb (Expr) Expr)
+(rewrite (Aa x) (Bb x) :ruleset identity :name "mine/ab")
+(rewrite (Bb x) (Aa x) :ruleset identity :name "mine/ba")
+"""
+    assert {each.why for each in check_text(text, BASE)} == {
+        "nothing derives what its body asks for, and it has no meaning of its own"
+    }
+
+
+def test_a_merge_that_invents_values_is_no_ground_for_a_rule() -> None:
+    text = """(function divided-by (Ix) i64 :merge (* old new))
+(rule ((= e (IScale k a)) (> k 0)) ((set (divided-by e) k)) :ruleset index :name "mine/scaled")
+(rule ((= n (divided-by a)) (> n 0) (= e (IScale n (IDiv a n)))) ((union e a)) :ruleset index :name "mine/undone")
+"""
+    scaled, undone = check_text(text, BASE)
+    assert scaled.sound and undone.verdict == "error" and "no rule said" in undone.why
+
+
+def test_rows_of_the_machine_are_tinycs_own(tmp_path: Path) -> None:
+    path = tmp_path / "rows.egg"
+    path.write_text(
+        '(warp-threads "sm80" 31)\n(reduction-neutral "MAX" "fp32" 0)\n(reduction-neutral "MAX" "bool" 0)\n'
+    )
+    found = {each.rule: each.verdict for each in check_rules([path], only=[str(path)])}
+    assert found == {
+        '(warp-threads "sm80" 31)': "unsound",
+        '(reduction-neutral "MAX" "fp32" 0)': "unsound",
+        '(reduction-neutral "MAX" "bool" 0)': "sound",
+    }

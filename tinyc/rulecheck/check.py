@@ -32,6 +32,9 @@ from .world import World
 ENOUGH = 40
 """Instances of a rule."""
 
+ENOUGH_OF_OTHERS = 100
+"""Of a rule that is not tinyc's own: nobody has looked at it before."""
+
 TRIES = 80
 """At least so many attempts, so that every shape comes up as often as its rule allows."""
 
@@ -239,7 +242,13 @@ def _instances(
     counted = all(sort in COUNTED for case in cases for sort in case.sorts.values())
     facts = not any(action.head == "union" for action in rule.actions)
     bordered = (counted or facts) and not lenient
-    enough = 3 * ENOUGH if bordered else ENOUGH
+    enough = (
+        3 * ENOUGH
+        if bordered
+        else ENOUGH_OF_OTHERS
+        if base.is_other(rule.file) and rule.file != TEXT
+        else ENOUGH
+    )
     most = min(MOST_TRIES, HOPELESS * len(cases))
     tight = any(action.head == "panic" for action in rule.actions)
     borders = Borders()

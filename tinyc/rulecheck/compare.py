@@ -221,7 +221,8 @@ def number(value: Any) -> str:
     if isinstance(value, bool | np.bool_ | str) or value is UNKNOWN or value is UNDEFINED:
         return str(value)
     if isinstance(value, int | np.integer):
-        return str(int(value))
+        text = str(int(value))
+        return text if len(text) < 40 else f"{text[:12]}… ({len(text)} digits)"
     if isinstance(value, np.floating) or hasattr(value, "dtype"):
         if (float(value) != 0 and abs(float(value)) < 1e-30) or abs(float(value)) > 1e30:
             return f"{float(value):.9g}"
@@ -329,6 +330,8 @@ def _bounded(world: World, a: Term, b: Term) -> Outcome | None:
     constants = [number_of(world, each) for each in (*walk(a), *walk(b)) if each.head in ("Const", "Imm")]
     if any(extreme(np.asarray(float(each))) for each in constants if each is not None and np.isfinite(each)):
         return None
+    if any(_overflows(world, each) for each in (a, b)):
+        return None  # a constant alone does that: the bound's condition holds of no value
     why = "one side is finite and the other is not"
     found = _hold(world, Bits(world.seed, "nonfinite", 96), a, b, _both_finite)
     if found is None and any(_dtype(world, each) == "fp16" for each in _leaves(world, a, b)):
@@ -336,6 +339,12 @@ def _bounded(world: World, a: Term, b: Term) -> Outcome | None:
         exact, _ = world.evaluator(Bounds(bits), a, b).value(a)
         found = _hold(world, bits, a, b, lambda x, y: _both_finite(x, y) | ~np.isfinite(exact.imag))
     return None if found is None else _outcome(world, a, b, "", "bound", why, found)
+
+
+def _overflows(world: World, term: Term) -> bool:
+    """Whether something over- or underflows in its dtype whatever the opaque values are, small ones at least."""
+    value, _ = world.evaluator(Bounds(Bits(world.seed, "close", 8)), term).value(term)
+    return value.dtype != np.bool_ and bool(np.all(np.isinf(value.imag)))
 
 
 def _beyond(world: World, a: Term, b: Term, bits: Bits) -> _Difference | None:

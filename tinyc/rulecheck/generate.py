@@ -104,6 +104,9 @@ def shape_of_number(attempt: Attempt) -> tuple[int, ...]:
 
 
 def _any_shape(attempt: Attempt) -> tuple[int, ...]:
+    if attempt.case.ranks and attempt.rng.random() < 0.5:  # most of its axes are short
+        rank = attempt.rng.choice(attempt.case.ranks)
+        return tuple(attempt.rng.choice((1, 2, 2, 3) if attempt.level else (1, 2)) for _ in range(rank))
     leaves = attempt.world.context.leaves
     number = attempt.number + 7 * len(leaves)
     others = [leaf.shape for term, leaf in leaves.items() if term.head == "?Tensor"]

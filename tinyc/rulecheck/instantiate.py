@@ -135,29 +135,48 @@ class Attempt(Scope, Bindings):
         return rest
 
     def _tied(self) -> bool:
-        """Makes the operand of a reduction the tensor of the elements that the rule says it has."""
+        """Makes the operand of a reduction the tensor of the elements that the rule says it has; and what holds a value, beside
+        which the rule has another term for it, a buffer of that term."""
+        facts = self.world.facts
         for at, tensor, reduce in self.case.reduced:
             own = (tensor.args[2], tensor.args[1], at.args[1])
             if any(map(self.bound, own)) or not all(map(self.bound, reduce.args)):
                 continue
             _, bound, elements = map(self.get, reduce.args)
-            facts = self.world.facts
-            axes = sorted(facts.free(elements) - facts.axes_of(bound), key=lambda each: each.args)
-            index = [plain(each) for each in axes]
-            if self.rng.random() < 0.2:
-                index.insert(self.rng.randint(0, len(index)), lit(0))
-            over = tuple(each.args[1] for each in (*index, *bound) if is_axis(each))
-            shape = tuple(each.args[1].args[1] if is_axis(each) else 1 for each in (*index, *bound))
-            assert isinstance(own[0], Var)
-            name = own[0].name
-            term = Term("?Tensor", (name,))
-            self.world.context.leaves[term] = Leaf(
-                name, facts.dtype(elements), shape, over, elements=elements
-            )
+            index = self._spelled(facts.free(elements) - facts.axes_of(bound))
+            term = self._holder(own[0], "?Tensor", (*index, *bound), elements)
             for arg, value in zip(own, (term, len(bound), tuple(index)), strict=True):
                 self.bind(arg, value)
             return True
+        for step in self.case.held:
+            assert step.out is not None
+            if any(map(self.bound, step.args)) or not self.bound(step.out):
+                continue
+            elements = self.get(step.out)
+            index = self._spelled(facts.free(elements))
+            kind = "?Tensor" if step.head == "At" else "?Buf"
+            self.bind(step.args[1], tuple(index))
+            self.bind(step.args[0], self._holder(step.args[0], kind, tuple(index), elements))
+            return True
         return False
+
+    def _spelled(self, axes: frozenset[Term]) -> list[Term]:
+        """An index for each of some axes, and now and then one for an axis of one point."""
+        index = [plain(each) for each in sorted(axes, key=lambda each: each.args)]
+        if self.rng.random() < 0.2:
+            index.insert(self.rng.randint(0, len(index)), lit(0))
+        return index
+
+    def _holder(self, arg: Arg, kind: str, index: tuple[Term, ...], elements: Term) -> Term:
+        """What has these elements at an index."""
+        assert isinstance(arg, Var)
+        over = tuple(each.args[1] for each in index if is_axis(each))
+        shape = tuple(each.args[1].args[1] if is_axis(each) else 1 for each in index)
+        term = Term(kind, (arg.name,))
+        self.world.context.leaves[term] = Leaf(
+            arg.name, self.world.facts.dtype(elements), shape, over, elements=elements
+        )
+        return term
 
     def _guided(self, name: str, pending: list[Step]) -> int:
         """A number that no guard excludes at once, if one is found soon."""

@@ -44,6 +44,8 @@ def bits_for(attempt: Attempt, dtype: str) -> int:
         return rng.randint(0, 1)
     if dtype == "i32":
         return rng.choice((0, 1, 2, 3, 7, (1 << 32) - 1, (1 << 31) - 1, 1 << 31))
+    if rng.random() < 0.2:
+        return to_bits(rng.choice((0.0, -0.0, 1.0, math.inf, -math.inf, math.nan)), DType(dtype))
     if rng.random() < 0.4:
         return to_bits(rng.choice((-1, 1)) * 2.0 ** rng.randint(-14, 14), DType(dtype))
     if dtype == "fp32" and rng.random() < 0.3:
@@ -179,12 +181,16 @@ _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
     ("Pad", 2): _fitting(_choice(0, 1, 2), lambda attempt, step, extent: attempt.rng.randint(0, max(0, extent - _size(attempt, step)))),
     ("Pad", 3): _fitting(_choice(0, 1, 2), lambda attempt, step, extent: extent - _size(attempt, step) - attempt.get(step.args[2])),
     ("Shrink", 2): _fitting(
-        lambda attempt, step: attempt.rng.choice((0, attempt.rng.randrange(_size(attempt, step)))),
+        lambda attempt, step: min(_size(attempt, step) - 1, attempt.rng.choice((0, 0, 1, attempt.rng.randrange(_size(attempt, step))))),
         lambda attempt, step, extent: attempt.rng.randint(0, max(0, _size(attempt, step) - extent)),
     ),
     ("Shrink", 3): _fitting(
         lambda attempt, step: attempt.rng.choice(
-            (_size(attempt, step), attempt.rng.randint(attempt.get(step.args[2]) + 1, _size(attempt, step)))
+            (
+                _size(attempt, step),
+                max(attempt.get(step.args[2]) + 1, _size(attempt, step) - 1),
+                attempt.rng.randint(attempt.get(step.args[2]) + 1, _size(attempt, step)),
+            )
         ),
         lambda attempt, step, extent: min(_size(attempt, step), attempt.get(step.args[2]) + extent * attempt.rng.choice((1, 1, 2))),
     ),

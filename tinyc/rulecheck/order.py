@@ -55,6 +55,7 @@ def _place(schema: Schema, case: Case, name: str) -> Place:
             needs.update([other] if isinstance(other, Var) and other.name in case.produced else [])
         needs.update(step.args[each] for each in PREREQUISITES.get((step.head, position), ()))
     tied = {arg for at, tensor, _ in case.reduced for arg in (at.args[1], *tensor.args[1:])}
+    tied |= {arg for step in case.held for arg in step.args}
     cyclic = name in case.cyclic and "$" not in name  # the other values of the cycle follow
     given = name in case.produced or name in case.split
     before = (Var(name) not in tied, cyclic or not given, cyclic, name not in case.split)

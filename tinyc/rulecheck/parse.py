@@ -120,7 +120,12 @@ class Schema:
     def built_in(self, table: str, row: tuple[int | str | bool, ...]) -> bool:
         """Whether a row of a table is one of tinyc's own."""
         file, _ = self.places.get((table, row), ("", 0))
-        return Path(file).parent == rulefiles.BUILTIN.resolve().parent
+        return not self.is_other(file)
+
+    @staticmethod
+    def is_other(file: str) -> bool:
+        """Whether a file is none of tinyc's own rule files."""
+        return Path(file).parent != rulefiles.BUILTIN.resolve().parent
 
     def signature(self, word: str) -> Signature | None:
         return self.constructors.get(word) or self.functions.get(word) or self.relations.get(word)

@@ -16,6 +16,8 @@ from .steps import KNOWN, VALUED, Arg, Case, Flat, Step, substituted
 
 MAX_CASES = 24
 MAX_DEPTH = 3
+"""How deep relations are unfolded that may be recursive; others further."""
+MAX_CHAIN = 8
 MAX_STEPS = 200
 """Steps of unfolding; a recursive relation has no end of cases."""
 
@@ -37,7 +39,7 @@ def expand(schema: Schema, facts: Sequence[Call], how: str = "meaning", policy: 
     flat = Flat(schema, names={each: Var(each) for each in variables(facts)})
     flat.add(facts)
     found: list[Case] = []
-    queue: list[tuple[Case, dict[Step, int]]] = []
+    queue: list[tuple[Case, dict[Step, tuple[str, ...]]]] = []
     first = flat.done()
     if first is not None:
         queue.append((first, {}))
@@ -51,8 +53,8 @@ def expand(schema: Schema, facts: Sequence[Call], how: str = "meaning", policy: 
             same = merged(schema, case)
             found += [case] if same is None else [same, case]
             continue
-        level = depths.get(open_step, 0)
-        for facts_, origin in _alternatives(schema, open_step, level, how, policy):
+        above = depths.get(open_step, ())
+        for facts_, origin in _alternatives(schema, open_step, above, how, policy):
             number += 1
             flat = Flat(schema, f"{number}'")
             flat.steps = [each for each in case.steps if each != open_step]
@@ -66,7 +68,7 @@ def expand(schema: Schema, facts: Sequence[Call], how: str = "meaning", policy: 
                 raise
             more = flat.done((*case.unfolded, origin) if origin else case.unfolded)
             if more is not None:
-                below = level + 1 if origin else level
+                below = (*above, open_step.head) if origin else above
                 fresh = {each: below for each in more.steps if each not in known}
                 queue.append((more, {**depths, **fresh}))
     return found
@@ -231,9 +233,12 @@ def _derived(rule: Rule) -> Iterator[tuple[str, Call, Pattern | None]]:
             yield done.head, done, None
 
 
-def _alternatives(schema: Schema, step: Step, level: int, how: str, policy: bool) -> Iterator[Alternative]:
+def _alternatives(
+    schema: Schema, step: Step, above: tuple[str, ...], how: str, policy: bool
+) -> Iterator[Alternative]:
     meanings = schema.meanings.get(step.head, ())
-    derived = how == "unfold" and level < MAX_DEPTH and bool(deriving(schema, step.head))
+    deeper = len(above) < MAX_DEPTH or (step.head not in above and len(above) < MAX_CHAIN)
+    derived = how == "unfold" and deeper and bool(deriving(schema, step.head))
     if meanings and step.kind == "relation" and how == "relax":
         yield (), ""
         return
@@ -247,7 +252,7 @@ def _alternatives(schema: Schema, step: Step, level: int, how: str, policy: bool
             tuple(Call("=", (_kept(arg), Lit(value))) for arg, value in zip(step.args, row, strict=False)),
             "facts",
         )
-    if level >= MAX_DEPTH:
+    if not deeper:
         return
     for rule, call, value in deriving(schema, step.head):
         equal = [Call("=", (_kept(arg), each)) for arg, each in zip(step.args, call.args, strict=False)]

@@ -31,7 +31,7 @@ UNKNOWN = _Mark("irrational")
 """A real number that is not rational, or not known to be."""
 
 
-DIGITS = 1 << 14
+DIGITS = 1 << 13
 """Bits of a number; longer ones are not computed with, since powers of powers have no end of them."""
 
 

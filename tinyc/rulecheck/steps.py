@@ -63,6 +63,9 @@ class Step:
 LONGEST = 1100
 """The largest extent of an instance; larger ones are only counted."""
 
+MOST_AXES = 6
+"""Axes of a tensor of an instance."""
+
 _EXTENTS = frozenset(
     [
         ("vec-get", 2),
@@ -146,6 +149,22 @@ class Case:
         return tuple(sorted(each for each in about if 3 < each <= LONGEST))
 
     @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks above those that are tried anyway, of which the rule speaks: lengths of vectors, and places in them."""
+        found = set[int]()
+        for step in self.steps:
+            said = step.args[-1] if step.head == "vec-get" else step.out
+            if (
+                step.head in ("vec-length", "vec-get")
+                and isinstance(said, Lit)
+                and isinstance(said.value, int)
+            ):
+                found.add(said.value + (step.head == "vec-get"))
+            if step.head == "vec-of":
+                found.add(len(step.args))
+        return tuple(sorted(each for each in found if 3 < each <= MOST_AXES))
+
+    @cached_property
     def machine(self) -> str:
         """The one machine that it is about, "" where there may be others."""
         named = (step.args[1] for step in self.steps if step.args[:1] == (Lit("machine"),))
@@ -207,6 +226,22 @@ class Case:
             and tensor.args[0] == reduce.args[0]
             and all(isinstance(each, Var) for each in (at.args[1], *tensor.args[1:]))
         )
+
+    @cached_property
+    def held(self) -> tuple[Step, ...]:
+        """``e = b[ix]`` where e is another term as well, and nothing else is said of b and ix: b holds what e is."""
+        terms = [step for step in self.steps if step.kind == "term" and step.out is not None]
+        loose = [
+            step
+            for step in terms
+            if step.head in ("At", "Read")
+            and all(
+                isinstance(each, Var) and each.name not in self.produced and len(self.uses[each.name]) == 1
+                for each in step.args
+            )
+        ]
+        firm = {step.out for step in terms if step not in loose}
+        return tuple(step for step in loose if step.out in firm)
 
     @cached_property
     def split(self) -> frozenset[str]:
