@@ -168,7 +168,8 @@ def _on_matrix_units(region: Region, walk: Walk) -> bool:
     loaded = {_loaded(lets, types, name) for name in (walk.product.lhs, walk.product.rhs, stream.weight)}
     sizes = [math.prod(axis.size for axis in axes) for axes in (walk.product.axes, wide)]
     rounded = {stream.rounded} - {None}
-    return len(loaded | rounded) == 1 and loaded <= HALF and bool(wide) and max(sizes) <= WIDEST
+    few = max(sizes) <= WIDEST and sizes[1] > 1
+    return len(loaded | rounded) == 1 and loaded <= HALF and few
 
 
 def _is_one(lets: Mapping[str, Let], stream: object) -> bool:
