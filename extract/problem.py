@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -128,14 +128,9 @@ class Problem:
             inner = {cls for each in options for cls, _ in each.children} - found
             stack += inner
             found |= inner
-        other = copy.copy(self)
-        other.unstored = self.unstored | frozenset(cls for cls in found if self.otherwise(cls))
-        other.stored = self.stored - other.unstored
-        other.options = {
-            key: [each for each in options if key[0] not in other.unstored or not self._leaves(each.item)]
-            for key, options in self.options.items()
-        }
-        other.__dict__.pop("read", None)
+        unstored = self.unstored | frozenset(cls for cls in found if self.otherwise(cls))
+        other = self.leaving_out(lambda key, item: key[0] in unstored and self._leaves(item))
+        other.unstored, other.stored = unstored, self.stored - unstored
         return other
 
     def otherwise(self, cls: str) -> bool:
@@ -164,12 +159,17 @@ class Problem:
 
     def barring(self, classes: frozenset[str]) -> Problem:
         """The same without the Streams of ``classes``."""
+        return self.leaving_out(lambda key, item: item.head == "Stream" and key[0] in classes)
+
+    def leaving_out(self, banned: Callable[[Key, Item], bool]) -> Problem:
+        """The same with fewer options."""
         other = copy.copy(self)
         other.options = {
-            key: [each for each in options if each.item.head != "Stream" or key[0] not in classes]
+            key: [option for option in options if not banned(key, option.item)]
             for key, options in self.options.items()
         }
-        other.__dict__.pop("computed", None)
+        for name in ("computed", "read"):  # what lists them
+            other.__dict__.pop(name, None)
         return other
 
     @cached_property

@@ -123,7 +123,7 @@ def test_standard_output_may_be_the_output_file() -> None:
 def test_a_signal_leaves_nothing_behind(number: signal.Signals, delay: float, tmp_path: Path) -> None:
     """Stopped at any moment: no output, no temporary file, no process; after Ctrl-C status 130 and no traceback."""
     document = affine(size=64)
-    for index in range(2000):  # long enough that compiling is not over
+    for index in range(12_000):  # long enough that compiling is not over
         document["uops"].append(
             {"id": f"n{index}", "uop": "SIN", "src": [document["uops"][-1]["id"]], "arg": {}}
         )

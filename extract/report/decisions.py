@@ -7,7 +7,6 @@ so they are forbidden together.
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -253,7 +252,7 @@ def _otherwise(known: Known, origins: tuple[str, ...], chosen: Item) -> Trial:
         def banned(key: Key, item: Item) -> bool:
             return item.head == chosen.head and view.origin(key[0]) in wanted
 
-        other = _solved(_leaving_out(known.problem, banned), known.choice, frozenset())
+        other = _solved(known.problem.leaving_out(banned), known.choice, frozenset())
         if other is None:
             return None
         taken = {
@@ -270,16 +269,6 @@ def _otherwise(known: Known, origins: tuple[str, ...], chosen: Item) -> Trial:
         return _decision(known, "algorithm", title, words, other, len(origins))
 
     return trial
-
-
-def _leaving_out(problem: Problem, banned: Callable[[Key, Item], bool]) -> Problem:
-    """The same problem with fewer options."""
-    other = copy.copy(problem)
-    other.options = {
-        key: [option for option in options if not banned(key, option.item)]
-        for key, options in problem.options.items()
-    }
-    return other
 
 
 # ---- plans ----------------------------------------------------------------------------------------------------------
