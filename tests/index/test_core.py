@@ -11,6 +11,7 @@ import pytest
 from core_regions import F32, Made, conv, points, region
 
 import tinyc
+from tinyc.extract.plans.candidate_check import region_of
 from tinyc.index.analysis_json import analysis_to_json
 from tinyc.index.compute_at import MinBuffer
 from tinyc.index.core import Carried, analyze
@@ -23,6 +24,7 @@ from tinyc.ir.explicit import explicit
 from tinyc.ir.index import axis
 from tinyc.ir.plan import Contraction, Plan
 from tinyc.ir.region import Axis, Cast, MemRef, Read, Region, Stream
+from tinyc.ir.resources import LIMITS
 
 
 def gemm(m: int, n: int, k: int) -> Region:
@@ -241,3 +243,10 @@ def test_a_flattened_role_is_cut_from_its_innermost_axis() -> None:
     }
     assert plan_tile(region, Plan(tile=(1, 4, 1))) == {"i0": 1, "i1": 1, "i2": 1, "i3": 4}
     assert plan_tile(region, Plan()) is None
+
+
+def test_the_tile_of_a_stream_is_rows_of_a_head_with_all_their_values() -> None:
+    made = region_of(("Walk", 200, 130, 64, 96, 2), LIMITS["sm80"])
+    assert not isinstance(made, str)
+    plan = Plan("stream", tile=(64, 32, 64), warp_tile=(16, 32))
+    assert plan_tile(made[0], plan) == {"i": 64, "j": 96, "k": 32, "e": 64}

@@ -11,6 +11,7 @@ from tinyc.ir.plan import Plan
 from tinyc.ir.region import Binary, Cast, Read, Reduce, Region, Select, axis_sizes
 from tinyc.ir.resources import LIMITS
 from tinyc.ir.schedule import BARRIER_MODELS
+from tinyc.ir.streams import walk_of
 
 CAPACITY: Mapping[str, int] = MappingProxyType({name: limits.on_chip for name, limits in LIMITS.items()})
 """Bytes on chip that one kernel may keep values in: a CPU core's second-level cache, an SM's shared memory."""
@@ -129,9 +130,15 @@ def plan_tile(region: Region, plan: Plan) -> dict[str, int] | None:
         return None
     sizes = axis_sizes(region)
     roles = plan.contraction
-    last = [axis.name for axis in region.iters if axis.size > 1][-1:]
-    groups = ((), last, ()) if roles is None else (roles.m, roles.n, roles.k)
+    last = tuple(axis.name for axis in region.iters if axis.size > 1)[-1:]
+    groups: tuple[tuple[str, ...], ...] = ((), last, ()) if roles is None else (roles.m, roles.n, roles.k)
     tile = {axis.name: 1 for axis in region.iters}
+    walk = walk_of(region) if plan.algo == "stream" else None
+    if walk is not None and walk.product is not None:  # rows of one head, with all values that they weight
+        groups = tuple(
+            tuple(axis.name for axis in axes) for axes in (walk.rows, walk.axes, walk.product.axes)
+        )
+        tile |= {axis.name: axis.size for _, wide in walk.streams for axis in wide}
     for names, side in zip(groups, plan.tile, strict=True):
         for name in reversed(names):
             tile[name] = side if name == names[0] else min(sizes[name], side)
