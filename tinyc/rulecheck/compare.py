@@ -342,9 +342,12 @@ def _bounded(world: World, a: Term, b: Term) -> Outcome | None:
 
 
 def _overflows(world: World, term: Term) -> bool:
-    """Whether something over- or underflows in its dtype whatever the opaque values are, small ones at least."""
+    """Whether something over- or underflows in its dtype whatever the opaque values are, small ones at least. What is no number has
+    not: the logarithm of what is never positive is wrong without any overflow."""
     value, _ = world.evaluator(Bounds(Bits(world.seed, "close", 8)), term).value(term)
-    return value.dtype != np.bool_ and bool(np.all(np.isinf(value.imag)))
+    if value.dtype == np.bool_ or np.isnan(value.real).any():
+        return False
+    return bool(np.all(np.isinf(value.imag)))
 
 
 def _beyond(world: World, a: Term, b: Term, bits: Bits) -> _Difference | None:
