@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
 
-from .check_sizes import check_sizes, refuse
+from .check_rings import Key, Rings
+from .check_sizes import check_sizes
 from .ir import (
     Barrier,
     CommitGroup,
@@ -30,13 +30,9 @@ from .ir import (
     Statement,
     StGlobalVec,
     Tile,
-    Token,
     Wait,
     Walk,
 )
-from .operand import ACCESS
-
-Key = tuple[str, int]
 
 MOST_TURNS = 1 << 16
 """Of all loops together, those left out that are like others."""
@@ -45,45 +41,19 @@ MOST_TURNS = 1 << 16
 def check_gpu_ir(kernel: GpuKernel) -> None:
     """Raises TinycError GpuIrInvalid for the first statement that breaks a promise, with its number and the turn of its loop."""
     check_sizes(kernel)
-    run = _Run(kernel)
+    run = _Run(kernel.rings, kernel.tiles, kernel=kernel)
     run.all(kernel.stmts, {}, "")
     run.end()
 
 
-# ---- statements -----------------------------------------------------------------------------------------------------
-
-
 @dataclass
-class _Slot:
-    """``arrived``: for the thread that copied it; ``seen``: by all threads, since the last barrier. ``read``: since then."""
+class _Run(Rings):
+    """``fragments``: what each buffer holds. ``steps``, ``turns``: so many were multiplied, and taken. ``done``, ``stored``: the tokens
+    of the last product and of what was stored. ``busy``: the memory of the rings may still be the epilogue's. ``turn``: of the walk over
+    n; ``kept``: turns whose tiles are kept, ``there``: all threads see them; ``reduced``: the token of reduced rows."""
 
-    tile: int
-    token: Key
-    arrived: bool = False
-    seen: bool = False
-    read: bool = False
-
-    def __str__(self) -> str:
-        return f"tile {self.tile}" if self.tile >= 0 else "what the turn before left"
-
-
-@dataclass
-class _Run:
-    """``group``: of a token. ``groups``: so many are closed, ``landed`` of them have arrived. ``waited``: tokens that were waited for,
-    or need not be. ``done``, ``stored``: the tokens of the last product and of what was stored. ``busy``: the memory of the rings may still
-    be the epilogue's. ``turn``: of the walk over n; ``kept``: turns whose tiles are kept, ``there``: all threads see them; ``reduced``: the
-    token of reduced rows."""
-
-    kernel: GpuKernel
-    produced: set[Key] = field(default_factory=set)
-    group: dict[Key, int] = field(default_factory=dict)
-    open: list[Key] = field(default_factory=list)
-    groups: int = 0
-    landed: int = 0
-    waited: set[Key] = field(default_factory=set)
-    slots: dict[Key, _Slot] = field(default_factory=dict)
+    kernel: GpuKernel = field(kw_only=True)
     fragments: dict[Key, tuple[int, int]] = field(default_factory=dict)
-    how: dict[str, tuple[str, int]] = field(default_factory=dict)
     steps: int = 0
     turns: int = 0
     done: Key | None = None
@@ -94,7 +64,6 @@ class _Run:
     kept: set[Key] = field(default_factory=set)
     there: bool = False
     reduced: Key | None = None
-    at: str = ""
 
     def all(self, statements: Sequence[Statement], values: dict[str, int], at: str) -> None:
         for number, statement in enumerate(statements):
@@ -180,14 +149,12 @@ class _Run:
             case CpAsync():
                 self.copy(statement, values)
             case CommitGroup():
-                self.group |= dict.fromkeys(self.open, self.groups)
-                self.open, self.groups = [], self.groups + 1
+                self.commit()
             case Wait():
                 self.wait(statement, values)
             case Barrier():
                 self.busy, self.there = False, self.turn is None
-                for slot in self.slots.values():
-                    slot.seen, slot.read = slot.arrived, False
+                self.barrier()
             case LoadFragments():
                 self.load(statement, values)
             case Mma():
@@ -201,47 +168,10 @@ class _Run:
             case StGlobalVec():
                 self.store(statement, values)
 
-    def copy(self, statement: CpAsync, values: dict[str, int]) -> None:
-        tile, key = self.tile(statement.tile, values), self.key(statement.out_token, values)
-        ring = self.ring(statement.ring)
-        if statement.bytes not in (0, *ACCESS):
-            self.refuse(f"there are no copies of {statement.bytes} bytes")
-        if ring.row_bytes % (statement.bytes or 1):
-            self.refuse(f"rows of {ring.row_bytes} bytes are no multiple of {statement.bytes}")
-        how = self.how.setdefault(ring.name, (statement.src, statement.bytes))
-        if how != (statement.src, statement.bytes):
-            self.refuse(f"tiles of {ring.name} are copied from {how[0]}, {how[1]} bytes at a time, elsewhere")
-        if tile >= self.kernel.tiles:
-            return
-        self.produce(key, tile)
+    def free(self, ring: Ring, tile: int) -> None:
         if self.busy or (self.epilogue is not None and not self.epilogue.overlap):
             self.refuse(f"tile {tile} of {ring.name} is written where the epilogue's memory is")
-        place = (ring.name, tile % ring.stages)
-        before = self.slots.get(place)
-        if before is not None and before.read:
-            self.refuse(f"{before} of {ring.name} may still be read where tile {tile} is written")
-        if before is not None and not before.arrived:
-            self.refuse(f"{before} of {ring.name} is on its way where tile {tile} is written")
-        direct = statement.bytes == 0
-        self.slots[place] = _Slot(tile, key, arrived=direct)
-        if direct:
-            self.waited.add(key)
-        else:
-            self.open.append(key)
-
-    def wait(self, statement: Wait, values: dict[str, int]) -> None:
-        self.landed = max(self.landed, self.groups - statement.pending)
-        for token in statement.tokens:
-            key = self.key(token, values)
-            if key[1] >= self.kernel.tiles or key in self.waited:
-                continue
-            if self.group.get(key, self.groups) >= self.landed:
-                self.refuse(
-                    f"{key[0]}[{key[1]}] is not among what has arrived: {statement.pending} groups may be under way"
-                )
-            self.waited.add(key)
-        for slot in self.slots.values():
-            slot.arrived = slot.arrived or slot.token in self.waited
+        super().free(ring, tile)
 
     def load(self, statement: LoadFragments, values: dict[str, int]) -> None:
         tile = self.tile(statement.tile, values)
@@ -251,15 +181,7 @@ class _Run:
         if tile >= self.kernel.tiles:
             return
         for ring in rings:
-            slot = self.slots.get((ring.name, tile % ring.stages))
-            if slot is None or slot.tile != tile:
-                held = "nothing" if slot is None else str(slot)
-                self.refuse(f"tile {tile} of {ring.name} is read where {held} is")
-            if not slot.arrived:
-                self.refuse(f"tile {tile} of {ring.name} is read before it is waited for")
-            if not slot.seen:
-                self.refuse(f"tile {tile} of {ring.name} is read without a barrier since it arrived")
-            slot.read = True
+            self.read(ring, tile)
             self.fragments[ring.name, statement.buffer] = (tile, statement.step)
 
     def multiply(self, statement: Mma, values: dict[str, int]) -> None:
@@ -287,11 +209,7 @@ class _Run:
         self.use(statement.in_token, values, self.done, "the last product")
         if not statement.overlap:
             self.idle()
-            for (name, _), slot in self.slots.items():
-                if slot.read or not slot.seen:
-                    doing = "read" if slot.read else "written"
-                    self.refuse(f"{name} may still be {doing} where its memory is used again")
-            self.slots.clear()
+            self.taken()
             self.busy = True
         self.epilogue = statement
         token = self.key(statement.out_token, values)
@@ -323,13 +241,6 @@ class _Run:
         if self.kernel.kept is None or name != self.kernel.kept.name:
             self.refuse(f"there are no rows {name}")
 
-    def columns(self, width: int, *sizes: int) -> None:
-        if width < 1 or width & (width - 1):
-            self.refuse(f"there are no accesses of {width} elements")
-        for size in sizes:
-            if size % width:
-                self.refuse(f"{size} columns are no multiple of {width}")
-
     def ended(self, values: dict[str, int]) -> Key | None:
         """What the epilogue gives."""
         return None if self.epilogue is None else self.key(self.epilogue.out_token, values)
@@ -355,47 +266,6 @@ class _Run:
     def all_multiplied(self) -> None:
         if self.steps != self.kernel.tiles * self.kernel.steps:
             self.refuse(f"{self.steps} of {self.kernel.tiles * self.kernel.steps} steps are multiplied")
-
-    def idle(self) -> None:
-        """Nothing is under way."""
-        for key in (*self.group, *self.open):
-            if key not in self.waited:
-                self.refuse(f"{key[0]}[{key[1]}] is never waited for")
-
-    # ---- tokens, tiles and rings --------------------------------------------------------------------------------
-
-    def produce(self, key: Key, tile: int) -> Key:
-        if key in self.produced:
-            self.refuse(f"{key[0]}[{key[1]}] is produced twice")
-        if key[1] != tile:
-            self.refuse(f"{key[0]}[{key[1]}] is produced for tile {tile}")
-        self.produced.add(key)
-        return key
-
-    def use(self, token: Token, values: dict[str, int], wanted: Key | None, what: str) -> None:
-        key = self.key(token, values)
-        if key not in self.produced:
-            self.refuse(f"{key[0]}[{key[1]}] is used before it is produced")
-        if key != wanted:
-            self.refuse(f"{key[0]}[{key[1]}] is not what {what} gives")
-
-    def key(self, token: Token, values: dict[str, int]) -> Key:
-        return token.name, self.tile(token.tile, values)
-
-    def tile(self, tile: Tile, values: dict[str, int]) -> int:
-        if tile.var is not None and tile.var not in values:
-            self.refuse(f"{tile.var} is the variable of no loop around this statement")
-        number = tile.at(values)
-        if number < 0:
-            self.refuse(f"there is no tile {number}")
-        return number
-
-    def ring(self, name: str) -> Ring:
-        found = next((ring for ring in self.kernel.rings if ring.name == name), None)
-        return found or self.refuse(f"there is no ring {name}")
-
-    def refuse(self, why: str) -> NoReturn:
-        refuse(f"statement {self.at}", why)
 
 
 def _tiles(statement: Statement) -> Iterator[Tile]:

@@ -606,7 +606,7 @@ def test_turns_that_are_left_out_change_no_verdict(kind: str, monkeypatch: pytes
         return found
 
     short = verdicts()
-    run = check._Run(kernel)
+    run = check._Run(kernel.rings, kernel.tiles, kernel=kernel)
     assert any(len(run.alike(each)) > 15 for each in kernel.stmts if isinstance(each, Loop))
     monkeypatch.setattr(check._Run, "alike", lambda run, loop: range(0))
     assert verdicts() == short
