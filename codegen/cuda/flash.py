@@ -1,30 +1,40 @@
-"""Attention on matrix units, its rows walked once: queries stay in shared memory, keys and values come tile by tile, and what a warp
-knows of its rows (the largest score, the sums) stays in registers (Dao, FlashAttention-2, arXiv 2307.08691).
-
-While the scores of a tile are multiplied its values are on their way, and the next keys while its exponentials are.
-
-Where the program rounds the probabilities, what they are divided by has to be known before: a walk over the keys alone comes first.
+"""GPU IR of attention in, CUDA C++ out, statement by statement: queries stay in shared memory, keys and values come tile by tile, and
+what a warp knows of its rows (the largest score, the sums) stays in registers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from tinyc.ir.dtypes import DType
-from tinyc.ir.index import Affine
 from tinyc.ir.units import WARP
 
 from ..gpu.attention import Attention
-from ..gpu.ir import Ring
+from ..gpu.ir import Barrier, CommitGroup, CpAsync, Epilogue, Ring, StGlobalVec, Tile, Wait
 from ..gpu.operand import Group
-from . import epilogue, scalar
+from ..gpu.walk_ir import (
+    FIRST,
+    LAST,
+    Columns,
+    Exponentials,
+    Scores,
+    Shares,
+    Totals,
+    WalkKernel,
+    WalkStatement,
+    Weigh,
+)
+from . import epilogue, exponentials, scalar
 from .copies import Copy, place
 from .lets import Lets
+from .masked import tiles_of_block
 from .nest import Frame, text
 
 
-def flash(found: Attention, width: int) -> tuple[list[str], set[str], int]:
-    """The body of the kernel, the functions of the library that it calls, and its shared memory in bytes. ``width``: elements of a row
-    of the result that are stored together."""
-    return _Flash(found, width).text()
+def flash(found: Attention, kernel: WalkKernel) -> tuple[list[str], set[str], int]:
+    """The body of ``kernel``, the functions of the library that it calls, and its shared memory in bytes."""
+    return _Flash(found, kernel).text()
 
 
 class _Scores(Lets):
@@ -42,36 +52,55 @@ class _Scores(Lets):
 
 
 class _Flash:
-    def __init__(self, found: Attention, width: int) -> None:
-        self.found, self.width = found, width
+    def __init__(self, found: Attention, kernel: WalkKernel) -> None:
+        self.found, self.kernel = found, kernel
+        statements = _flat(kernel.stmts)
+        self.width = next(each.width for each in statements if isinstance(each, StGlobalVec))
+        bytes = {each.ring: each.bytes for each in statements if isinstance(each, CpAsync)}
         self.scores = _Scores(found)
         self.rest = epilogue.Epilogue(
-            found.region, found.weighted, width, dict.fromkeys(found.totals, "row_total")
+            found.region, found.weighted, self.width, dict.fromkeys(found.totals, "row_total")
         )
         self.index = self.rest.index
-        self.columns = found.tile[1]
-        threads = found.warps * WARP
-        q, k, v = found.rings
-        e, d = found.rings[1].columns, found.rings[2].columns
+        self.columns = kernel.tile[1]
+        q, k, v, *_ = kernel.rings
         parts = (
-            (found.q, q, "m", "e", (found.tile[0], e)),
-            (found.k, k, "e", "n", (e, self.columns)),
-            (found.v, v, "d", "n", (d, self.columns)),
+            (found.q, q, "m", "e", (kernel.tile[0], q.columns)),
+            (found.k, k, "e", "n", (k.columns, self.columns)),
+            (found.v, v, "d", "n", (v.columns, self.columns)),
         )
         self.copies = [
-            Copy(source, ring, found.start(number), threads, own, tile, self.scores.indices, deep)
-            for number, (source, ring, own, deep, tile) in enumerate(parts)
+            Copy(
+                replace(source, bytes=bytes.get(ring.name, 0)),
+                ring,
+                start,
+                kernel.threads,
+                own,
+                tile,
+                self.scores.indices,
+                deep,
+            )
+            for (source, ring, own, deep, tile), start in zip(parts, kernel.starts, strict=False)
         ]
+        # keys that are walked over alone lie where the others begin, and are copied by the same function
+        self.named = {ring.name: ring.name for ring in (q, k, v)}
+        self.named |= {ring.name: k.name for ring in kernel.rings[3:]}
         self.dtype = found.q.dtype
         self.pitch = epilogue.padded(found.wide[1])
         self.slab = 4 * (16 * self.pitch + 16)
-        self.shared = max(found.start(2) + v.slot_bytes, found.warps * self.slab)
+        self.shared = max(kernel.ring_bytes, found.warps * self.slab)
         self.used = self.scores.used | self.rest.used | {"maximum", "power_of_two", "copy_groups", "vector"}
-        self.used |= {"ldmatrix4", "ldmatrix4_trans", f"multiply_{self.dtype}", f"pair_{self.dtype}"}
+        self.used |= {
+            "ldmatrix4",
+            "ldmatrix4_trans",
+            f"multiply_{self.dtype}",
+            f"pair_{self.dtype}",
+            "opaque",
+        }
         self.used |= {scalar.LOAD[self.dtype]} if found.exact else set()
 
     def text(self) -> tuple[list[str], set[str], int]:
-        lines = [*self.head(), *self.walk(), *self.end()]
+        lines = [*self.head(), *self.all(self.kernel.stmts)]
         for copy in self.copies:
             self.used |= copy.functions()
         self.used |= self.scores.used | self.rest.used
@@ -88,99 +117,121 @@ class _Flash:
         ]
         for copy in self.copies:
             lines += copy.before()
-        return lines
-
-    # ---- the walk over the columns ------------------------------------------------------------------------------
-
-    def walk(self) -> list[str]:
-        found = self.found
-        blocks, columns, wide = found.rows // 16, self.columns // 8, found.wide[1] // 8
-        scale = scalar.constant(found.scale, DType.FP32)
-        lines = [
+        blocks, wide = found.rows // 16, found.wide[1] // 8
+        return [
+            *lines,
             f"float o[{blocks}][{wide}][4] = {{}};  // sums of exponentials times v",
             f"float top[{blocks}][2], total[{blocks}][2] = {{}};  // of rows lane / 4 and lane / 4 + 8 of a block",
             "#pragma unroll",
             f"for (int i = 0; i < {blocks}; ++i) top[i][0] = top[i][1] = {scalar.neutral('MAX', DType.FP32)};",
             "// where the rows of a fragment begin of which this lane has the addresses",
             *self.addresses(),
-            *self.range(),
-            "copy_q(0, 0);",
-            *FIRST_KEYS,
-        ]
-        if found.rounded:
-            lines += [*self.totals(blocks, columns, scale), "// the same keys again", *FIRST_KEYS]
-        body = [
-            "// the keys are here, and nobody reads the last values any more: their place is filled meanwhile",
-            "wait_copies<0>();",
-            "__syncthreads();",
-            "copy_v(tile, 0);",
-            "commit_copies();",
-            *self.scores_of_tile(blocks, columns),
-            "// the values are here, and nobody reads these keys any more: the next ones take their place",
-            "wait_copies<0>();",
-            "__syncthreads();",
-            *NEXT_KEYS,
-        ]
-        if found.rounded:
-            body += [
-                "// probabilities: exponentials as shares of their row",
-                *self.divided(blocks, columns, scale),
-            ]
-        else:
-            body += [
-                "// exponentials, by the largest score so far; what was added up before fades to it",
-                *self.softened(blocks, columns, wide, scale),
-            ]
-        body += [
-            "// the sums: weights, from the registers that they are in, times the values, 16 columns at a time"
-        ]
-        for step in range(self.columns // 16):
-            inner = self.product_of_values(step, blocks, wide, found.rings[2])
-            body += ["{", *(f"  {line}" for line in inner), "}"]
-        return [*lines, *over_tiles(body)]
-
-    def totals(self, blocks: int, columns: int, scale: str) -> list[str]:
-        """A walk over the keys alone: the largest score of each row, and the sum of its exponentials."""
-        body = [
-            "wait_copies<0>();",
-            "__syncthreads();",
-            *self.scores_of_tile(blocks, columns),
-            "// nobody reads these keys any more: the next ones take their place",
-            "__syncthreads();",
-            *NEXT_KEYS,
-            "// their sum, by the largest score so far; what was added up before fades to it",
-            *self.softened(blocks, columns, 0, scale),
-        ]
-        return [
-            "// what the exponentials of a row are divided by",
-            *over_tiles(body),
-            f"float share[{blocks}][2];  // of the whole row, for an exponential of one",
-            "#pragma unroll",
-            f"for (int i = 0; i < {blocks}; ++i) {{",
-            "  #pragma unroll",
-            "  for (int half = 0; half < 2; ++half) {",
-            "    float sum = total[i][half];",
-            "    sum += __shfl_xor_sync(~0u, sum, 1);",
-            "    sum += __shfl_xor_sync(~0u, sum, 2);",
-            "    share[i][half] = 1.0f / sum;",
-            "  }",
-            "}",
+            *tiles_of_block(found),
         ]
 
-    def scores_of_tile(self, blocks: int, columns: int) -> list[str]:
+    # ---- statements ---------------------------------------------------------------------------------------------
+
+    def all(self, statements: Sequence[WalkStatement]) -> list[str]:
+        return [line for statement in statements for line in self.one(statement)]
+
+    def one(self, statement: WalkStatement) -> list[str]:
+        blocks, columns = self.found.rows // 16, self.columns // 8
+        scale = scalar.constant(self.found.scale, DType.FP32)
+        match statement:
+            case CpAsync():
+                return self.copied(statement)
+            case CommitGroup():
+                return ["commit_copies();"]
+            case Wait(tokens, pending):
+                return [f"wait_copies<{pending}>();  // for {' and '.join(str(each) for each in tokens)}"]
+            case Barrier():
+                return ["__syncthreads();"]
+            case Columns(var, body):
+                inner = self.all(body)
+                alone = any(isinstance(each, Totals) for each in body)
+                return [
+                    "// the keys alone: of each row the largest score, and what its exponentials are divided by"
+                    if alone
+                    else "// keys and values",
+                    f"for (int {var} = {FIRST}; {var} < {LAST}; ++{var}) {{",
+                    *(f"  {line}" for line in inner),
+                    "}",
+                ]
+            case Scores():
+                return self.scored(statement)
+            case Totals():
+                return [
+                    "// the sum of exponentials, by the largest score so far; what was added up before fades to it",
+                    *exponentials.softened(blocks, columns, 0, scale),
+                ]
+            case Shares():
+                return exponentials.shares(blocks)
+            case Exponentials(_, None, _, _):
+                return [
+                    "// exponentials, by the largest score so far; what was added up before fades to it",
+                    *exponentials.softened(blocks, columns, self.found.wide[1] // 8, scale),
+                ]
+            case Exponentials():
+                return [
+                    "// probabilities: exponentials as shares of their row",
+                    *exponentials.divided(blocks, columns, scale),
+                ]
+            case Weigh():
+                return self.weighed(statement)
+            case Epilogue():
+                return self.end()
+            case StGlobalVec():
+                return []  # the last lines of the epilogue
+
+    def copied(self, statement: CpAsync) -> list[str]:
+        ring, tile = self.ring(statement.ring), statement.tile
+        call = f"copy_{self.named[ring.name]}({_spaced(tile)}, {self.slot(ring, tile) or 0});"
+        if tile.var is None:
+            return [call]  # of the queries
+        inside = tile.var not in (FIRST, LAST) and tile.offset == 0
+        return [call] if inside else [f"if ({_spaced(tile)} < {LAST}) {call}"]
+
+    def ring(self, name: str) -> Ring:
+        return next(ring for ring in self.kernel.rings if ring.name == name)
+
+    def slot(self, ring: Ring, tile: Tile) -> str:
+        """Bytes from the ring's first slot to that of the tile; empty for none."""
+        if ring.stages == 1:
+            return ""
+        return f"{_factor(tile)} % {ring.stages} * {ring.slot_bytes}"
+
+    def scored(self, statement: Scores) -> list[str]:
+        blocks = self.found.rows // 16
         lines = [
             "// scores: q times the keys, 16 points of e at a time",
-            f"float s[{blocks}][{columns}][4] = {{}};",
+            f"float s[{blocks}][{self.columns // 8}][4] = {{}};",
         ]
-        q, k, _ = self.found.rings
+        q, k = (self.ring(name) for name in statement.rings)
+        slot = self.slot(k, statement.tile)
+        at = f"{self.named[k.name]}_at"
+        if slot:
+            lines += [f"const unsigned int {k.name}_at = {at} + {slot};"]
+            at = f"{k.name}_at"
         for step in range(self.found.wide[0] // 16):
-            lines += ["{", *(f"  {line}" for line in self.product_of_keys(step, blocks, q, k)), "}"]
-        return lines + self.scored(blocks, columns)
+            lines += ["{", *(f"  {line}" for line in self.product_of_keys(step, q, k, at)), "}"]
+        return lines + self.from_products(statement.tile)
+
+    def weighed(self, statement: Weigh) -> list[str]:
+        lines = [
+            "// the sums: weights, from the registers that they are in, times the values, 16 columns at a time"
+        ]
+        v = self.ring(statement.ring)
+        for step in range(self.columns // 16):
+            inner = self.product_of_values(step, v, statement)
+            lines += ["{", *(f"  {line}" for line in inner), "}"]
+        return lines
+
+    # ---- the walk over the columns ------------------------------------------------------------------------------
 
     def addresses(self) -> list[str]:
         """Where a lane's first row of its matrix lies in each ring."""
         found = self.found
-        q, k, v = found.rings
+        q, k, v, *_ = self.kernel.rings
         near, far = "lane / 8 % 2 * 8", "lane / 16 * 8"
         starts = [
             place(q, f"warp * {found.rows} + {near} + lane % 8", f"({far}) * 2"),
@@ -188,65 +239,22 @@ class _Flash:
             place(v, f"{near} + lane % 8", f"({far}) * 2"),
         ]
         return [
-            f"const unsigned int {ring.name}_at = shared_address({f'{found.start(number)} + ' * (number > 0)}{start});"
-            for number, (ring, start) in enumerate(zip(found.rings, starts, strict=True))
+            f"const unsigned int {ring.name}_at = shared_address({f'{first} + ' * (first > 0)}{start});"
+            for ring, first, start in zip((q, k, v), self.kernel.starts, starts, strict=False)
         ]
 
-    def range(self) -> list[str]:
-        """The tiles that have a score which is not -inf for some row of the block, as far as conditions on m and n alone say."""
-        found = self.found
-        rows, columns = found.tiles
-        furthest = (rows - 1) * found.tile[0]
-        first, last = "0", str(columns)
-        for limit in found.limits:
-            for lowest, down, const in self.bounds(limit.index - limit.lo, limit.hi - limit.lo):
-                least, most = sorted((const, down * furthest + const))
-                if most <= 0 if lowest else least >= found.n.size:
-                    continue  # no block has a row that it says anything of
-                number = _line(down, const if lowest else const + self.columns - 1)
-                number = f"max({number}, 0)" if least < 0 else f"({number})"
-                if lowest:
-                    first = (
-                        f"max({first}, {number} / {self.columns})"
-                        if first != "0"
-                        else f"{number} / {self.columns}"
-                    )
-                else:
-                    last = f"min({last}, {number} / {self.columns})"
-        self.used.add("opaque")
-        return [f"const int first = {first}, last = opaque({last});  // tiles of n"]
-
-    def bounds(self, index: Affine, size: int) -> list[tuple[bool, int, int]]:
-        """Of n, for ``0 <= index < size`` at some row of the block: whether it is the lowest, or one more than the last; and it as
-        a multiple of m0 and a constant."""
-        found = self.found
-        if index.axes() - found.m.names - found.n.names:
-            return []
-        rows = Affine(0, tuple(term for term in index.terms if term[1] in found.m.names))
-        columns = Affine(0, tuple(term for term in index.terms if term[1] in found.n.names))
-        if len(rows.terms) + len(columns.terms) != len(index.terms):
-            return []
-        down, along = found.m.stride(rows), found.n.stride(columns)
-        if down is None or along not in (1, -1):
-            return []
-        # the least and the most that the rows of the block add, the constant included
-        least, most = sorted((index.const, index.const + down * (found.tile[0] - 1)))
-        if along == -1:
-            # n <= rows + const, n > rows + const - size
-            return [(False, down, most + 1), (True, down, least - size + 1)]
-        # n >= -(rows + const), n < size - (rows + const)
-        return [(True, -down, -most), (False, -down, size - least)]
-
-    def product_of_keys(self, step: int, blocks: int, q: Ring, k: Ring) -> list[str]:
+    def product_of_keys(self, step: int, q: Ring, k: Ring, at: str) -> list[str]:
+        blocks = self.found.rows // 16
         return [
             f"unsigned int a[{blocks}][4], b[{self.columns // 16}][4];",
             f"ldmatrix_blocks<{blocks}, 0, {16 * q.row_bytes}, {32 * step}, 0>(a, q_at);",
-            f"ldmatrix_blocks<{self.columns // 16}, 0, {16 * k.row_bytes}, {32 * step}, 0>(b, k_at);",
+            f"ldmatrix_blocks<{self.columns // 16}, 0, {16 * k.row_bytes}, {32 * step}, 0>(b, {at});",
             f"multiply_{self.dtype}(s, a, b);",
         ]
 
-    def product_of_values(self, step: int, blocks: int, wide: int, v: Ring) -> list[str]:
+    def product_of_values(self, step: int, v: Ring, statement: Weigh) -> list[str]:
         dtype = self.dtype
+        blocks, wide = self.found.rows // 16, self.found.wide[1] // 8
         lines = [
             f"unsigned int p[{blocks}][4], b[{wide // 2}][4];",
             f"ldmatrix_blocks_trans<{wide // 2}, 32, 0, 0, {16 * step * v.row_bytes}>(b, v_at);",
@@ -260,7 +268,7 @@ class _Flash:
             "}",
             f"multiply_{dtype}(o, p, b);",
         ]
-        if self.found.exact:
+        if statement.parts == 2:
             load = scalar.LOAD[dtype]
             lines += [
                 "#pragma unroll",
@@ -275,13 +283,14 @@ class _Flash:
             ]
         return lines
 
-    def scored(self, blocks: int, columns: int) -> list[str]:
-        """From products to scores."""
+    def from_products(self, tile: Tile) -> list[str]:
+        """To scores."""
         found = self.found
+        blocks, columns = found.rows // 16, self.columns // 8
         lets, score = self.scores.lines(found.score)
         inner = [
             f"const int m = m0 + warp * {found.rows} + i * 16 + lane / 4 + part / 2 * 8;",
-            f"const int n = tile * {self.columns} + j * 8 + lane % 4 * 2 + part % 2;",
+            f"const int n = {_factor(tile)} * {self.columns} + j * 8 + lane % 4 * 2 + part % 2;",
             "const float sum = s[i][j][part];",
         ]
         inner += self.inside(found.m, "m", found.m.size % found.tile[0] != 0)
@@ -310,64 +319,6 @@ class _Flash:
             return []
         return self.scores.decoded(f"min({name}, {group.size - 1})" if over else name, group.axes)
 
-    def softened(self, blocks: int, columns: int, wide: int, scale: str) -> list[str]:
-        """From scores to exponentials; what the sums so far were multiplied with is exchanged for the new maximum. ``wide``: of
-        the sums of values, 0 where there are none yet."""
-        faded = [
-            "    #pragma unroll",
-            f"    for (int j = 0; j < {wide}; ++j) {{",
-            "      o[i][j][2 * half] *= fade;",
-            "      o[i][j][2 * half + 1] *= fade;",
-            "    }",
-        ]
-        return [
-            "#pragma unroll",
-            f"for (int i = 0; i < {blocks}; ++i) {{",
-            "  #pragma unroll",
-            "  for (int half = 0; half < 2; ++half) {",
-            "    float most = top[i][half];",
-            "    #pragma unroll",
-            f"    for (int j = 0; j < {columns}; ++j) {{",
-            "      most = maximum(most, maximum(s[i][j][2 * half], s[i][j][2 * half + 1]));",
-            "    }",
-            "    most = maximum(most, __shfl_xor_sync(~0u, most, 1));",
-            "    most = maximum(most, __shfl_xor_sync(~0u, most, 2));",
-            f"    const float base = most == {scalar.neutral('MAX', DType.FP32)} ? 0.0f : most;  // no score yet",
-            f"    const float fade = power_of_two((top[i][half] - base) * {scale});",
-            "    top[i][half] = most;",
-            "    total[i][half] *= fade;",
-            *(faded if wide else ()),
-            "    #pragma unroll",
-            f"    for (int j = 0; j < {columns}; ++j) {{",
-            "      #pragma unroll",
-            "      for (int part = 2 * half; part < 2 * half + 2; ++part) {",
-            f"        s[i][j][part] = power_of_two((s[i][j][part] - base) * {scale});",
-            "        total[i][half] += s[i][j][part];",
-            "      }",
-            "    }",
-            "  }",
-            "}",
-        ]
-
-    def divided(self, blocks: int, columns: int, scale: str) -> list[str]:
-        """From scores to the probabilities that they are."""
-        return [
-            "#pragma unroll",
-            f"for (int i = 0; i < {blocks}; ++i) {{",
-            "  #pragma unroll",
-            "  for (int half = 0; half < 2; ++half) {",
-            f"    const float base = top[i][half] == {scalar.neutral('MAX', DType.FP32)} ? 0.0f : top[i][half];",
-            "    #pragma unroll",
-            f"    for (int j = 0; j < {columns}; ++j) {{",
-            "      #pragma unroll",
-            "      for (int k = 2 * half; k < 2 * half + 2; ++k) {",
-            f"        s[i][j][k] = power_of_two((s[i][j][k] - base) * {scale}) * share[i][half];",
-            "      }",
-            "    }",
-            "  }",
-            "}",
-        ]
-
     # ---- the end ------------------------------------------------------------------------------------------------
 
     def end(self) -> list[str]:
@@ -390,8 +341,6 @@ class _Flash:
             *([f"if ({' && '.join(tests)}) {{", *(f"  {line}" for line in inner), "}"] if tests else inner),
         ]
         return [
-            "wait_copies<0>();",
-            "__syncthreads();",
             "// the sums of this warp, 16 rows at a time, as runs of a row",
             f"float* const slab = (float*)(shared + warp * {self.slab});",
             "#pragma unroll",
@@ -420,19 +369,17 @@ class _Flash:
         ]
 
 
-FIRST_KEYS = ("if (first < last) copy_k(first, 0);", "commit_copies();")
-
-NEXT_KEYS = ("if (tile + 1 < last) copy_k(tile + 1, 0);", "commit_copies();")
-
-
-def over_tiles(body: list[str]) -> list[str]:
-    """A walk over the tiles of n."""
-    return ["for (int tile = first; tile < last; ++tile) {", *(f"  {line}" for line in body), "}"]
+def _spaced(tile: Tile) -> str:
+    """As an expression."""
+    return str(tile) if not tile.var or not tile.offset else f"{tile.var} + {tile.offset}"
 
 
-def _line(factor: int, const: int) -> str:
-    """``factor`` * m0 + ``const``."""
-    if factor == 0:
-        return str(const)
-    times = {1: "m0", -1: "-m0"}.get(factor, f"{factor} * m0")
-    return times + (f" {'+-'[const < 0]} {abs(const)}" if const else "")
+def _factor(tile: Tile) -> str:
+    return f"({_spaced(tile)})" if tile.var and tile.offset else _spaced(tile)
+
+
+def _flat(statements: Sequence[WalkStatement]) -> list[WalkStatement]:
+    found: list[WalkStatement] = []
+    for each in statements:
+        found += _flat(each.body) if isinstance(each, Columns) else [each]
+    return found

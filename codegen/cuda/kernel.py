@@ -10,7 +10,15 @@ from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.region import Region
 from tinyc.ir.schedule import Plan
 
-from ..gpu import GpuKernel, TiledProduct, check_gpu_ir, contraction_kernel
+from ..gpu import (
+    GpuKernel,
+    TiledProduct,
+    WalkKernel,
+    check_gpu_ir,
+    check_walk_ir,
+    contraction_kernel,
+    walk_kernel,
+)
 from ..gpu.attention import Attention, attention_of
 from ..prepare import describe, simplify
 from ..streams import without_streams
@@ -35,7 +43,8 @@ class CudaKernel:
 
     ``source`` includes no header and compiles given the architecture and c++17 alone. It defines ``name``, which is launched
     with ``grid`` blocks of ``block`` threads and takes a pointer to each input, then to each output, of the Region. Equal
-    programs have equal sources, names included. ``algo``: the schedule that was used. ``ir``: what a contraction's text was made from.
+    programs have equal sources, names included. ``algo``: the schedule that was used. ``ir``: what the text of a contraction, or of
+    attention, was made from.
     """
 
     name: str
@@ -44,7 +53,7 @@ class CudaKernel:
     block: tuple[int, int, int]
     shared_bytes: int
     algo: str
-    ir: GpuKernel | None = None
+    ir: GpuKernel | WalkKernel | None = None
 
 
 def generate(region: Region, plan: Plan | None = None) -> CudaKernel:
@@ -61,7 +70,7 @@ def generate(region: Region, plan: Plan | None = None) -> CudaKernel:
             return contraction(region, product)
     attention = attention_of(region, plan)
     if attention is not None:
-        return _attention(region, attention)
+        return walk(region, attention, walk_kernel(attention))
     ask = asked(plan, region)
     small = merged(without_streams(simplify(region)))
     try:
@@ -91,18 +100,16 @@ def contraction(region: Region, product: TiledProduct) -> CudaKernel:
     return replace(named, ir=kernel)
 
 
-def _attention(region: Region, found: Attention) -> CudaKernel:
-    size = max(ref.dtype.itemsize for ref in found.region.outputs)
-    width = 16 // size
-    while found.d.axes[-1].size % width:
-        width //= 2
+def walk(region: Region, found: Attention, ir: WalkKernel) -> CudaKernel:
+    """The kernel of ``ir``, which computes ``region``, as ``found`` in it. Raises TinycError: GpuIrInvalid, CodegenFailed."""
+    check_walk_ir(ir)
     try:
-        body, used, shared = flash(found, width)
+        body, used, shared = flash(found, ir)
     except scalar.Unsupported as error:
         raise _unsupported(region, error) from error
-    blocks = found.tiles[0] * found.batch.size
     head = [*describe(found.region, "//"), "", library(used)]
-    return _named(found.region, head, body, 32 * found.warps, (blocks, 1, 1), shared, "attention")
+    named = _named(found.region, head, body, ir.threads, ir.grid, shared, "attention")
+    return replace(named, ir=ir)
 
 
 def _unsupported(region: Region, error: scalar.Unsupported) -> TinycError:

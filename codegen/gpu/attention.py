@@ -74,6 +74,14 @@ class Attention:
         """Along m and n."""
         return -(-self.m.size // self.tile[0]), -(-self.n.size // self.tile[1])
 
+    @property
+    def width(self) -> int:
+        """Elements of a row of the result that are stored together."""
+        width = 16 // max(ref.dtype.itemsize for ref in self.region.outputs)
+        while self.d.axes[-1].size % width:
+            width //= 2
+        return width
+
     def start(self, number: int) -> int:
         """The byte of the shared memory at which a ring begins."""
         return sum(ring.slot_bytes for ring in self.rings[:number])

@@ -1,7 +1,7 @@
 """GPU IR as JSON values (document 004 §9.3), and back.
 
-A kernel is ``{"gpu_ir": {"arch": …, …, "stmts": [{"CpAsync": {"dst_smem": "a[k+2]", …}}, …]}}``. ``a[k+2]`` is tile k + 2 of ring a, or
-the token of that name. Reading checks the form; :func:`~codegen.gpu.check.check_gpu_ir` checks what the statements do.
+A kernel of a contraction is ``{"gpu_ir": {"arch": …, …, "stmts": [{"CpAsync": {"dst_smem": "a[k+2]", …}}, …]}}``. ``a[k+2]`` is tile k + 2 of ring a, or
+the token of that name. :mod:`.walk_json` writes kernels of attention. Reading checks the form; :func:`~codegen.gpu.check.check_gpu_ir` checks what the statements do.
 """
 
 from __future__ import annotations
@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tinyc.ir.diagnostics import show
-from tinyc.ir.dtypes import DType
 from tinyc.ir.schedule import BARRIER_MODELS, Contraction
 from tinyc.ir.units import UNITS
 
 from .gpu_values import (
-    a_boolean,
     a_count,
     a_name,
     a_text,
@@ -29,10 +26,6 @@ from .gpu_values import (
     sizes,
 )
 from .ir import (
-    Barrier,
-    CommitGroup,
-    CpAsync,
-    Epilogue,
     GpuKernel,
     KeepRows,
     Kept,
@@ -40,27 +33,25 @@ from .ir import (
     Loop,
     Mma,
     ReduceRows,
-    Ring,
     Statement,
-    StGlobalVec,
-    Wait,
     Walk,
 )
+from .statements_json import COMMON, Readers, a_dtype, a_ring, common_fields, ring_to_json, statements
+from .walk_ir import WalkKernel
+from .walk_json import walk_from_json, walk_to_json
 
 ROLES = ("batch", "m", "n", "k")
 
 PARTS = ("b", "m.o", "n.o")
 """What the blocks of a grid count."""
 
-NESTED = 8
-"""Loops in each other, at most."""
-
-
 # ---- writing --------------------------------------------------------------------------------------------------------
 
 
-def gpu_ir_to_json(kernel: GpuKernel) -> dict[str, Any]:
+def gpu_ir_to_json(kernel: GpuKernel | WalkKernel) -> dict[str, Any]:
     """``{"gpu_ir": …}``: strict JSON, all of ``kernel``."""
+    if isinstance(kernel, WalkKernel):
+        return {"gpu_ir": walk_to_json(kernel)}
     roles, kept = kernel.roles, kernel.kept
     return {
         "gpu_ir": {
@@ -79,18 +70,7 @@ def gpu_ir_to_json(kernel: GpuKernel) -> dict[str, Any]:
             "tiles": kernel.tiles,
             "grid": list(kernel.grid),
             "places": [list(place) for place in kernel.places],
-            "rings": [
-                {
-                    "name": ring.name,
-                    "dtype": ring.dtype.value,
-                    "rows": ring.rows,
-                    "columns": ring.columns,
-                    "stages": ring.stages,
-                    "turned": ring.turned,
-                    "swizzle": ring.swizzle,
-                }
-                for ring in kernel.rings
-            ],
+            "rings": [ring_to_json(ring) for ring in kernel.rings],
             **({} if kept is None else {"kept": _kept_to_json(kept)}),
             "stmts": [_statement_to_json(each) for each in kernel.stmts],
         }
@@ -108,12 +88,6 @@ def _statement_to_json(statement: Statement) -> dict[str, Any]:
 
 def _fields(statement: Statement) -> dict[str, Any]:
     match statement:
-        case CpAsync(ring, tile, src, bytes, token):
-            return {"dst_smem": f"{ring}[{tile}]", "src": src, "bytes": bytes, "out_token": str(token)}
-        case CommitGroup() | Barrier():
-            return {}
-        case Wait(tokens, pending):
-            return {"token": [str(each) for each in tokens], "pending": pending}
         case LoadFragments(rings, tile, step, buffer):
             return {"src_smem": [f"{ring}[{tile}]" for ring in rings], "step": step, "buffer": buffer}
         case Mma(tile, step, buffer, out):
@@ -121,33 +95,33 @@ def _fields(statement: Statement) -> dict[str, Any]:
             return {"tile": str(tile), "step": step, "buffer": buffer, **done}
         case Loop(var, count, body) | Walk(var, count, body):
             return {"var": var, "count": count, "body": [_statement_to_json(each) for each in body]}
-        case Epilogue(ops, overlap, in_token, out_token):
-            taken, given = str(in_token), str(out_token)
-            return {"ops": list(ops), "in_token": taken, "out_token": given, "async": overlap}
         case KeepRows(dst, width, in_token, out_token):
             taken, given = str(in_token), str(out_token)
             return {"dst_smem": dst, "width": width, "in_token": taken, "out_token": given}
         case ReduceRows(src, team, ops, in_token, out_token):
             taken, given = str(in_token), str(out_token)
             return {"src_smem": src, "team": team, "ops": list(ops), "in_token": taken, "out_token": given}
-        case StGlobalVec(dst, width, in_token):
-            return {"ptr": list(dst), "width": width, "in_token": str(in_token)}
+        case _:
+            return common_fields(statement)
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-def gpu_ir_from_json(data: object) -> GpuKernel:
+def gpu_ir_from_json(data: object) -> GpuKernel | WalkKernel:
     """The kernel of a parsed document, as :func:`gpu_ir_to_json` writes it. Whether it is right is not looked at.
 
     Raises TinycError: GpuIrInvalid with the path of what is wrong, and nothing else, whatever ``data`` is.
     """
     path = "gpu_ir"
-    given = an_object(an_object(data, "document", (path,))[path], path, KEYS, ("kept",))
+    document = an_object(data, "document", (path,))[path]
+    if isinstance(document, dict) and "walk" in document:
+        return walk_from_json(document, path)
+    given = an_object(document, path, KEYS, ("kept",))
     bm, bn, bk = sizes(given["tile"], f"{path}.tile", 3)
     rows, columns = a_warp_tile(given["warp_tile"], f"{path}.warp_tile")
     x, y, z = sizes(given["grid"], f"{path}.grid", 3)
-    first, second = several(_ring, 2)(given["rings"], f"{path}.rings")
+    first, second = several(a_ring, 2)(given["rings"], f"{path}.rings")
     return GpuKernel(
         one_of(tuple(BARRIER_MODELS))(given["arch"], f"{path}.arch"),
         one_of(tuple(UNITS))(given["unit"], f"{path}.unit"),
@@ -160,7 +134,7 @@ def gpu_ir_from_json(data: object) -> GpuKernel:
         (x, y, z),
         several(_place, len(PARTS))(given["places"], f"{path}.places"),
         (first, second),
-        _statements(given["stmts"], f"{path}.stmts", 0),
+        statements(READERS, given["stmts"], f"{path}.stmts", 0),
         _kept(given["kept"], f"{path}.kept") if "kept" in given else None,
     )
 
@@ -189,61 +163,11 @@ def _place(value: object, path: str) -> tuple[str, str]:
     return one_of(PARTS)(part, f"{path}[0]"), one_of(tuple("xyz"))(way, f"{path}[1]")
 
 
-def _ring(value: object, path: str) -> Ring:
-    given = an_object(value, path, ("name", "dtype", "rows", "columns", "stages", "turned", "swizzle"))
-    rows, columns, stages = (a_count(given[key], f"{path}.{key}") for key in ("rows", "columns", "stages"))
-    return Ring(
-        a_name(given["name"], f"{path}.name"),
-        _dtype(given["dtype"], f"{path}.dtype"),
-        rows,
-        columns,
-        stages,
-        a_boolean(given["turned"], f"{path}.turned"),
-        a_boolean(given["swizzle"], f"{path}.swizzle"),
-    )
-
-
 def _kept(value: object, path: str) -> Kept:
     given = an_object(value, path, ("name", "dtype", "rows", "columns", "pitch"))
     rows, columns, pitch = (a_count(given[key], f"{path}.{key}") for key in ("rows", "columns", "pitch"))
     return Kept(
-        a_name(given["name"], f"{path}.name"), _dtype(given["dtype"], f"{path}.dtype"), rows, columns, pitch
-    )
-
-
-def _dtype(value: object, path: str) -> DType:
-    return DType(one_of(tuple(each.value for each in DType))(value, path))
-
-
-def _statements(value: object, path: str, depth: int) -> tuple[Statement, ...]:
-    if depth > NESTED:
-        refuse(path, f"there are more than {NESTED} loops in each other", "unroll some")
-    return several(lambda each, at: _statement(each, at, depth))(value, path)
-
-
-def _statement(value: object, path: str, depth: int) -> Statement:
-    if not isinstance(value, dict) or len(value) != 1:
-        refuse(path, f"{show(value)} is no statement", 'give an object with one key, as {"Barrier": {}}')
-    ((name, given),) = value.items()
-    return _READERS[one_of(tuple(_READERS))(name, path)](given, f"{path}.{name}", depth)
-
-
-def _cp_async(value: object, path: str, _: int) -> Statement:
-    given = an_object(value, path, ("dst_smem", "src", "bytes", "out_token"))
-    to = a_token(given["dst_smem"], f"{path}.dst_smem")
-    return CpAsync(
-        to.name,
-        to.tile,
-        a_name(given["src"], f"{path}.src"),
-        one_of((0, 4, 8, 16))(given["bytes"], f"{path}.bytes"),
-        a_token(given["out_token"], f"{path}.out_token"),
-    )
-
-
-def _wait(value: object, path: str, _: int) -> Statement:
-    given = an_object(value, path, ("token", "pending"))
-    return Wait(
-        several(a_token)(given["token"], f"{path}.token"), a_count(given["pending"], f"{path}.pending", 0)
+        a_name(given["name"], f"{path}.name"), a_dtype(given["dtype"], f"{path}.dtype"), rows, columns, pitch
     )
 
 
@@ -271,20 +195,10 @@ def _loop(kind: type[Loop] | type[Walk]) -> Callable[[object, str, int], Stateme
         return kind(
             a_name(given["var"], f"{path}.var"),
             a_count(given["count"], f"{path}.count"),
-            _statements(given["body"], f"{path}.body", depth + 1),
+            statements(READERS, given["body"], f"{path}.body", depth + 1),
         )
 
     return loop
-
-
-def _epilogue(value: object, path: str, _: int) -> Statement:
-    given = an_object(value, path, ("ops", "in_token", "out_token", "async"))
-    return Epilogue(
-        several(a_text)(given["ops"], f"{path}.ops"),
-        a_boolean(given["async"], f"{path}.async"),
-        a_token(given["in_token"], f"{path}.in_token"),
-        a_token(given["out_token"], f"{path}.out_token"),
-    )
 
 
 def _keep_rows(value: object, path: str, _: int) -> Statement:
@@ -308,26 +222,12 @@ def _reduce_rows(value: object, path: str, _: int) -> Statement:
     )
 
 
-def _st_global_vec(value: object, path: str, _: int) -> Statement:
-    given = an_object(value, path, ("ptr", "width", "in_token"))
-    return StGlobalVec(
-        several(a_name)(given["ptr"], f"{path}.ptr"),
-        a_count(given["width"], f"{path}.width"),
-        a_token(given["in_token"], f"{path}.in_token"),
-    )
-
-
-_READERS: dict[str, Callable[[object, str, int], Statement]] = {
-    "CpAsync": _cp_async,
-    "CommitGroup": lambda value, path, _: CommitGroup(**an_object(value, path, ())),
-    "Wait": _wait,
-    "Barrier": lambda value, path, _: Barrier(**an_object(value, path, ())),
+READERS: Readers[Statement] = {
+    **COMMON,
     "LoadFragments": _load_fragments,
     "Mma": _mma,
     "Loop": _loop(Loop),
     "Walk": _loop(Walk),
-    "Epilogue": _epilogue,
     "KeepRows": _keep_rows,
     "ReduceRows": _reduce_rows,
-    "StGlobalVec": _st_global_vec,
 }

@@ -159,7 +159,7 @@ static __device__ __forceinline__ void multiply_fp16(float (&sums)[ROWS][COLUMNS
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_3ac4bd522556(
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_4431d12bc111(
     const unsigned short* __restrict__ in0,
     const unsigned short* __restrict__ in1,
     const unsigned short* __restrict__ in2,
@@ -201,9 +201,9 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_3ac4bd522556(
   copy_q(0, 0);
   if (first < last) copy_k(first, 0);
   commit_copies();
+  // keys and values
   for (int tile = first; tile < last; ++tile) {
-    // the keys are here, and nobody reads the last values any more: their place is filled meanwhile
-    wait_copies<0>();
+    wait_copies<0>();  // for q[0] and k[tile]
     __syncthreads();
     copy_v(tile, 0);
     commit_copies();
@@ -251,8 +251,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_3ac4bd522556(
         }
       }
     }
-    // the values are here, and nobody reads these keys any more: the next ones take their place
-    wait_copies<0>();
+    wait_copies<0>();  // for v[tile]
     __syncthreads();
     if (tile + 1 < last) copy_k(tile + 1, 0);
     commit_copies();
@@ -341,7 +340,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_3ac4bd522556(
       multiply_fp16(o, p, b);
     }
   }
-  wait_copies<0>();
+  wait_copies<0>();  // for q[0]
   __syncthreads();
   // the sums of this warp, 16 rows at a time, as runs of a row
   float* const slab = (float*)(shared + warp * 4672);

@@ -155,7 +155,7 @@ static __device__ __forceinline__ void multiply_fp16(float (&sums)[ROWS][COLUMNS
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_293928db4b0b(
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_95c193efb9a1(
     const unsigned short* __restrict__ in0,
     const unsigned short* __restrict__ in1,
     const unsigned short* __restrict__ in2,
@@ -195,36 +195,39 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_293928db4b0b(
   const unsigned int v_at = shared_address(16384 + swizzled<128>(lane / 8 % 2 * 8 + lane % 8, (lane / 16 * 8) * 2));
   const int first = 0, last = opaque(min(2, (m0 + 127) / 64));  // tiles of n
   copy_q(0, 0);
-  if (first < last) copy_k(first, 0);
+  if (first < last) copy_k(first, first % 2 * 8192);
   commit_copies();
-  // what the exponentials of a row are divided by
+  // the keys alone: of each row the largest score, and what its exponentials are divided by
   for (int tile = first; tile < last; ++tile) {
-    wait_copies<0>();
+    wait_copies<0>();  // for q[0] and keys[tile]
     __syncthreads();
+    if (tile + 1 < last) copy_k(tile + 1, (tile + 1) % 2 * 8192);
+    commit_copies();
     // scores: q times the keys, 16 points of e at a time
     float s[1][8][4] = {};
+    const unsigned int keys_at = k_at + tile % 2 * 8192;
     {
       unsigned int a[1][4], b[4][4];
       ldmatrix_blocks<1, 0, 2048, 0, 0>(a, q_at);
-      ldmatrix_blocks<4, 0, 2048, 0, 0>(b, k_at);
+      ldmatrix_blocks<4, 0, 2048, 0, 0>(b, keys_at);
       multiply_fp16(s, a, b);
     }
     {
       unsigned int a[1][4], b[4][4];
       ldmatrix_blocks<1, 0, 2048, 32, 0>(a, q_at);
-      ldmatrix_blocks<4, 0, 2048, 32, 0>(b, k_at);
+      ldmatrix_blocks<4, 0, 2048, 32, 0>(b, keys_at);
       multiply_fp16(s, a, b);
     }
     {
       unsigned int a[1][4], b[4][4];
       ldmatrix_blocks<1, 0, 2048, 64, 0>(a, q_at);
-      ldmatrix_blocks<4, 0, 2048, 64, 0>(b, k_at);
+      ldmatrix_blocks<4, 0, 2048, 64, 0>(b, keys_at);
       multiply_fp16(s, a, b);
     }
     {
       unsigned int a[1][4], b[4][4];
       ldmatrix_blocks<1, 0, 2048, 96, 0>(a, q_at);
-      ldmatrix_blocks<4, 0, 2048, 96, 0>(b, k_at);
+      ldmatrix_blocks<4, 0, 2048, 96, 0>(b, keys_at);
       multiply_fp16(s, a, b);
     }
     // from products to scores
@@ -245,11 +248,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_293928db4b0b(
         }
       }
     }
-    // nobody reads these keys any more: the next ones take their place
-    __syncthreads();
-    if (tile + 1 < last) copy_k(tile + 1, 0);
-    commit_copies();
-    // their sum, by the largest score so far; what was added up before fades to it
+    // the sum of exponentials, by the largest score so far; what was added up before fades to it
     #pragma unroll
     for (int i = 0; i < 1; ++i) {
       #pragma unroll
@@ -276,6 +275,9 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_293928db4b0b(
       }
     }
   }
+  __syncthreads();
+  if (first < last) copy_k(first, 0);
+  commit_copies();
   float share[1][2];  // of the whole row, for an exponential of one
   #pragma unroll
   for (int i = 0; i < 1; ++i) {
@@ -287,12 +289,9 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_293928db4b0b(
       share[i][half] = 1.0f / sum;
     }
   }
-  // the same keys again
-  if (first < last) copy_k(first, 0);
-  commit_copies();
+  // keys and values
   for (int tile = first; tile < last; ++tile) {
-    // the keys are here, and nobody reads the last values any more: their place is filled meanwhile
-    wait_copies<0>();
+    wait_copies<0>();  // for q[0] and k[tile]
     __syncthreads();
     copy_v(tile, 0);
     commit_copies();
@@ -340,8 +339,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_293928db4b0b(
         }
       }
     }
-    // the values are here, and nobody reads these keys any more: the next ones take their place
-    wait_copies<0>();
+    wait_copies<0>();  // for v[tile]
     __syncthreads();
     if (tile + 1 < last) copy_k(tile + 1, 0);
     commit_copies();
@@ -414,7 +412,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_293928db4b0b(
       multiply_fp16(o, p, b);
     }
   }
-  wait_copies<0>();
+  wait_copies<0>();  // for q[0]
   __syncthreads();
   // the sums of this warp, 16 rows at a time, as runs of a row
   float* const slab = (float*)(shared + warp * 4672);
