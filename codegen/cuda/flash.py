@@ -64,7 +64,7 @@ class _Flash:
         self.index = self.rest.index
         self.columns = kernel.tile[1]
         q, k, v, *_ = kernel.rings
-        parts = (
+        operands = (
             (found.q, q, "m", "e", (kernel.tile[0], q.columns)),
             (found.k, k, "e", "n", (k.columns, self.columns)),
             (found.v, v, "d", "n", (v.columns, self.columns)),
@@ -80,7 +80,7 @@ class _Flash:
                 self.scores.indices,
                 deep,
             )
-            for (source, ring, own, deep, tile), start in zip(parts, kernel.starts, strict=False)
+            for (source, ring, own, deep, tile), start in zip(operands, kernel.starts, strict=False)
         ]
         # keys that are walked over alone lie where the others begin, and are copied by the same function
         self.named = {ring.name: ring.name for ring in (q, k, v)}
@@ -97,7 +97,8 @@ class _Flash:
             f"pair_{self.dtype}",
             "opaque",
         }
-        self.used |= {scalar.LOAD[self.dtype]} if found.exact else set()
+        parts = max((each.parts for each in statements if isinstance(each, Weigh)), default=1)
+        self.used |= {scalar.LOAD[self.dtype]} if parts == 2 else set()
 
     def text(self) -> tuple[list[str], set[str], int]:
         lines = [*self.head(), *self.all(self.kernel.stmts)]

@@ -38,10 +38,12 @@ MOST = 16
 def check_walk_ir(kernel: WalkKernel) -> None:
     """Raises TinycError GpuIrInvalid for the first statement that breaks a promise, with its number and the turn of its walk."""
     _check_sizes(kernel)
-    for count in range(min(kernel.tiles, _enough(kernel)) + 1):
-        run = _Run(kernel.rings, count, kernel=kernel)
-        run.all(kernel.stmts, {FIRST: 0, LAST: count}, "")
-        run.end()
+    stages = math.lcm(*(ring.stages for ring in kernel.rings))
+    for first in range(min(kernel.tiles, stages) + 1):
+        for last in range(first, min(kernel.tiles, first + _enough(kernel)) + 1):
+            run = _Run(kernel.rings, last, kernel=kernel, first=first)
+            run.all(kernel.stmts, {FIRST: first, LAST: last}, "")
+            run.end()
 
 
 def _enough(kernel: WalkKernel) -> int:
@@ -101,10 +103,11 @@ def _check_sizes(kernel: WalkKernel) -> None:
 
 @dataclass
 class _Run(Rings):
-    """``held``: what the registers of scores hold, of which tile. ``counted``, ``weighed``: so many tiles. ``alone``: the tokens of
+    """``first``: tile of the block, ``tiles``: one more than its last. ``held``: what the registers of scores hold, of which tile. ``counted``, ``weighed``: so many tiles. ``alone``: the tokens of
     :class:`Totals` and of what was weighed last, by name. ``shares``: their token. ``walking``: in a walk."""
 
     kernel: WalkKernel = field(kw_only=True)
+    first: int = field(kw_only=True)
     held: tuple[Literal["scores", "weights"], int] | None = None
     token: Key | None = None
     counted: int = 0
@@ -114,6 +117,11 @@ class _Run(Rings):
     epilogue: Key | None = None
     stored: bool = False
     walking: bool = False
+
+    @property
+    def turns(self) -> int:
+        """Of a walk."""
+        return self.tiles - self.first
 
     def all(self, statements: Sequence[WalkStatement], values: dict[str, int], at: str) -> None:
         for number, statement in enumerate(statements):
@@ -127,8 +135,8 @@ class _Run(Rings):
         if self.walking or walk.var in values:
             self.refuse("a walk is in no other, and its variable is no other's")
         self.walking = True
-        for turn in range(self.tiles):
-            self.all(walk.body, {**values, walk.var: turn}, f"{at}, turn {turn}, ")
+        for tile in range(self.first, self.tiles):
+            self.all(walk.body, {**values, walk.var: tile}, f"{at}, turn {tile - self.first}, ")
         self.walking, self.at = False, at
 
     def one(self, statement: WalkStatement, values: dict[str, int]) -> None:
@@ -201,8 +209,8 @@ class _Run(Rings):
             )
 
     def next_one(self, tile: int, done: int, what: str) -> None:
-        if tile != done:
-            self.refuse(f"tile {tile} is {what}, tile {done} is the next one")
+        if tile != self.first + done:
+            self.refuse(f"tile {tile} is {what}, tile {self.first + done} is the next one")
 
     def total(self, statement: Totals, values: dict[str, int]) -> None:
         tile = self.tile(statement.tile, values)
@@ -219,9 +227,9 @@ class _Run(Rings):
         self.counted += 1
 
     def share(self, statement: Shares, values: dict[str, int]) -> None:
-        if self.counted != self.tiles or self.weighed:
-            self.refuse(f"{self.counted} of {self.tiles} tiles are in the totals")
-        if self.tiles:
+        if self.counted != self.turns or self.weighed:
+            self.refuse(f"{self.counted} of {self.turns} tiles are in the totals")
+        if self.turns:
             self.use(statement.in_token, values, self.last.get("counted"), "the last of the totals")
         token = self.key(statement.out_token, values)
         self.shares = self.produce(token, token[1])
@@ -244,6 +252,8 @@ class _Run(Rings):
             self.refuse(f"{ring.name} are no values")
         if statement.parts not in (1, 2):
             self.refuse(f"an exponential has one part or two, not {statement.parts}")
+        if self.shares is not None and statement.parts != 1:
+            self.refuse("shares are rounded before they meet values")
         self.use(statement.in_token, values, self.token, "the exponentials")
         self.holds("weights", tile)
         self.read(ring, tile)
@@ -259,7 +269,7 @@ class _Run(Rings):
             self.refuse("there is one epilogue already")
         if statement.overlap:
             self.refuse("the memory of the epilogue is that of the rings")
-        if self.tiles:
+        if self.turns:
             self.use(statement.in_token, values, self.last.get("weighed"), "the last tile")
         self.idle()
         self.taken()
@@ -274,8 +284,8 @@ class _Run(Rings):
         self.stored = True
 
     def all_weighed(self) -> None:
-        if self.walking or self.weighed != self.tiles or self.counted != self.tiles:
-            self.refuse(f"{self.weighed} of {self.tiles} tiles are weighed, {self.counted} are in the totals")
+        if self.walking or self.weighed != self.turns or self.counted != self.turns:
+            self.refuse(f"{self.weighed} of {self.turns} tiles are weighed, {self.counted} are in the totals")
 
     def end(self) -> None:
         self.at = "the end"

@@ -80,7 +80,7 @@ def _totals(found: Attention, keys: Ring) -> tuple[tuple[WalkStatement, ...], tu
         _copy(found, "keys", Tile(0, FIRST)),
         CommitGroup(),
         Columns(VAR, (*body, Totals(now, scored, counted))),
-        Barrier(),
+        *((Barrier(),) if keys.stages > 1 else ()),
     )
     return walk, (Shares(Token("counted", Tile(-1, LAST)), shares),)
 

@@ -18,6 +18,7 @@ import pytest
 from cuda_regions import launched, outputs_of
 from golden import Golden
 from hypothesis import given, settings
+from ir_edits import earlier, edited, positions, shown, widths
 from region_builder import BF16, F16, F32, I32, gemm
 
 import tinyc
@@ -330,42 +331,9 @@ def test_what_the_skeleton_makes_is_accepted() -> None:
     assert len(seen) > 60
 
 
-Path_ = tuple[int, ...]
-
-
-def positions(kernel: GpuKernel) -> list[tuple[Path_, Statement]]:
-    """All statements; one of a loop's body has a number more than the loop."""
-
-    def within(statements: Statements, path: Path_) -> Iterator[tuple[Path_, Statement]]:
-        for number, statement in enumerate(statements):
-            yield (*path, number), statement
-            if isinstance(statement, Loop | Walk):
-                yield from within(statement.body, (*path, number))
-
-    return list(within(kernel.stmts, ()))
-
-
-def edited(kernel: GpuKernel, path: Path_, *new: Statement) -> GpuKernel:
-    """``kernel`` with ``new`` in place of the statement at ``path``."""
-
-    def within(statements: Statements, path: Path_) -> Statements:
-        at, *rest = path
-        here = statements[at]
-        if rest:
-            assert isinstance(here, Loop | Walk)
-            return (
-                *statements[:at],
-                replace(here, body=within(here.body, tuple(rest))),
-                *statements[at + 1 :],
-            )
-        return (*statements[:at], *new, *statements[at + 1 :])
-
-    return replace(kernel, stmts=within(kernel.stmts, path))
-
-
 def the(
     kernel: GpuKernel, kind: type[Statement], number: int = 0, *, inside: bool = True
-) -> tuple[Path_, Any]:
+) -> tuple[tuple[int, ...], Any]:
     """The ``number``-th statement of a kind, in the loop or outside of it."""
     found = [
         (path, each)
@@ -393,10 +361,7 @@ def twice(kernel: GpuKernel, kind: type[Statement], number: int = 0, *, inside: 
 
 def moved_up(kernel: GpuKernel, kind: type[Statement], number: int = 0, *, inside: bool = True) -> GpuKernel:
     """That statement before the one that it followed."""
-    path, statement = the(kernel, kind, number, inside=inside)
-    before = (*path[:-1], path[-1] - 1)
-    other = dict(positions(kernel))[before]
-    return edited(edited(kernel, path, other), before, statement)
+    return earlier(kernel, the(kernel, kind, number, inside=inside)[0])
 
 
 def refused(kernel: GpuKernel, match: str) -> None:
@@ -514,14 +479,12 @@ def test_a_planted_fault_is_named(fault: str) -> None:
 
 def mutants(kernel: GpuKernel) -> Iterator[tuple[str, GpuKernel]]:
     """Each statement left out, doubled, before the one it followed, and with each of its fields altered."""
-    everything = dict(positions(kernel))
-    for path, statement in everything.items():
+    for path, statement in positions(kernel):
         where = f"{type(statement).__name__} {'.'.join(map(str, path))}"
         yield f"{where} left out", edited(kernel, path)
         yield f"{where} doubled", edited(kernel, path, statement, statement)
-        before = (*path[:-1], path[-1] - 1)
         if path[-1]:
-            yield f"{where} earlier", edited(edited(kernel, path, everything[before]), before, statement)
+            yield f"{where} earlier", earlier(kernel, path)
         for field in fields(statement):
             old = getattr(statement, field.name)
             for new in widths(old) if field.name in ("bytes", "width") else others(old):
@@ -529,11 +492,6 @@ def mutants(kernel: GpuKernel) -> Iterator[tuple[str, GpuKernel]]:
                     f"{where} with {field.name} {shown(new)} for {shown(old)}",
                     edited(kernel, path, replace(statement, **{field.name: new})),
                 )
-
-
-def widths(old: int) -> list[int]:
-    """Narrower accesses, and for results wider ones."""
-    return [new for new in (0, 4, 8) if new < old] if old in (4, 16) else [1, 3, 4, 16, 64]
 
 
 def others(old: Any) -> list[Any]:
@@ -560,10 +518,6 @@ def others(old: Any) -> list[Any]:
         case None:
             return [Token("mma", Tile(0, k))]
     return []
-
-
-def shown(value: Any) -> str:
-    return f"({', '.join(map(str, value))})" if isinstance(value, tuple) else str(value)
 
 
 CASES: dict[str, dict[str, Any]] = {
