@@ -57,6 +57,38 @@ def test_no_candidate_is_illegal_and_there_are_few(target: str) -> None:
     )
 
 
+@pytest.mark.parametrize("target", GPUS)
+def test_a_small_product_is_cut_into_blocks_for_half_of_the_machine(target: str) -> None:
+    """As far as tiles of 32 points a side, 64 rows with wgmma, allow; a block has at least four warps where the machine is not full."""
+    sms = LIMITS[target].multiprocessors
+    for m, n, k in ((256, 256, 256), (512, 384, 128), (64, 64, 512), (200, 64, 200), (1024, 1024, 64)):
+        every = products(LIMITS[target], (m, n, k))
+        blocks = {
+            (each.tile[0], each.tile[1]): -(-m // each.tile[0]) * -(-n // each.tile[1]) for each in every
+        }
+        rows = UNITS[target].rows
+        assert 2 * max(blocks.values()) > sms or (max(32, rows), 32) in blocks
+        for (bm, bn), count in blocks.items():
+            if 2 * count <= sms and bm * bn <= 64 * 64 and bm > max(32, rows):
+                assert (bm // 2, bn) in blocks or bn > bm, (bm, bn)
+        for each in every:
+            (bm, bn, _), (wm, wn) = each.tile, each.warp_tile or (1, 1)
+            warps = UNITS[target].warps * (bm // wm) * (bn // wn)
+            assert warps >= 4 or wm * wn <= 256 or (warps == 2 and bm * bn > 64 * 64), each
+
+
+@pytest.mark.parametrize(
+    ("sizes", "before"),
+    [((256, 256, 256), 11.88), ((512, 512, 512), 19.68), ((1024, 1024, 1024), 35.26), ((64, 64, 64), 5.52)],
+)
+def test_small_products_are_estimated_far_below_those_of_large_tiles(
+    sizes: tuple[int, int, int], before: float
+) -> None:
+    """``before``: microseconds, estimated with tiles of 64 x 64 points and more, and one or two warps to a block."""
+    report = tinyc.optimize_and_compile(gemm(*sizes, "fp16"), "sm80").report
+    assert sum(each.time_s for each in report.kernels) * 1e6 < 0.65 * before
+
+
 @pytest.mark.slow
 @pytest.mark.spec("004-134")
 @pytest.mark.parametrize("target", TARGETS)
@@ -297,7 +329,7 @@ def test_units_are_the_same_in_facts_and_in_python() -> None:
 def test_lanes_multiply_what_matrix_units_do_not_take(dtype: str, lanes: bool, target: str) -> None:
     """Their warps' parts are smaller, each lane has some rows and columns of them, and no precision is lost to tf32."""
     unit = UNITS[f"{target}-simt" if lanes else target]
-    every = products(LIMITS[target], (512, 512, 512), dtype)
+    every = products(LIMITS[target], (4096, 4096, 4096), dtype)
     assert len(every) >= 10
     tiles, parts = (
         {tuple(map(int, row[-count:])) for row in facts(table) if row[0] == unit.name}
@@ -307,9 +339,10 @@ def test_lanes_multiply_what_matrix_units_do_not_take(dtype: str, lanes: bool, t
         rows, columns = candidate.warp_tile or (0, 0)
         assert candidate.tile in tiles
         assert any(rows in (m, candidate.tile[0]) and columns in (n, candidate.tile[1]) for m, n in parts)
+    smaller = products(LIMITS[target], (512, 512, 512), dtype)
     report = tinyc.optimize_and_compile(gemm(512, 512, 512, dtype), target=target).report
     (kernel,) = report.kernels[:1]
-    assert kernel.plan.warp_tile in {each.warp_tile for each in every}
+    assert kernel.plan.warp_tile in {each.warp_tile for each in smaller}
     assert kernel.time_s < report.naive.time_s / 2
 
 

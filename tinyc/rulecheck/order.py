@@ -50,6 +50,10 @@ def _place(schema: Schema, case: Case, name: str) -> Place:
     for step, position in case.uses.get(name, ()):
         if step.kind == "predicate" and step.args[0] == Lit("pack") and position > 4:
             needs.update(step.args[1:5])
+        if step.kind == "predicate" and step.args[0] == Lit("halved") and position == 2:
+            needs.add(step.args[1])
+        if step.kind == "predicate" and step.args[0] == Lit("parts-of") and position > 3:
+            needs.update(step.args[1:4])
         if step.head == "%" and position == 0 and step.out == Lit(0):  # a multiple of what is known by then
             other = step.args[1]
             needs.update([other] if isinstance(other, Var) and other.name in case.produced else [])

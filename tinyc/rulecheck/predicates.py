@@ -55,6 +55,8 @@ from .schedules import (
     widest_line,
 )
 from .term import Term, Value, show, walk
+from .tiling import block, even, halved, paired, part, thick, thin, whole
+from .tiling import parts_of as parts_of_tile
 from .world import World, number_of
 
 
@@ -194,6 +196,15 @@ PREDICATES: Mapping[str, Callable[..., bool]] = {
     "asked-fit": asked_fit,
     "asked-core": asked_core,
     "tile": tile,
+    "halved": halved,
+    "block": block,
+    "part": part,
+    "thin": thin,
+    "thick": thick,
+    "paired": paired,
+    "even": even,
+    "whole": whole,
+    "parts-of": parts_of_tile,
     "tail": tail,
     "loadable": loadable,
     "keeps": lambda world, d, w: keeps(d, w),
