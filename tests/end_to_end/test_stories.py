@@ -151,7 +151,7 @@ def test_gemm_bias_relu(golden: Golden) -> None:
 
 @pytest.mark.spec("004-154", "004-126")
 def test_conv_silu(golden: Golden) -> None:
-    compiled = tinyc.optimize_and_compile(conv(16, 32), "sm80")  # smaller ones are cheaper as loops
+    compiled = tinyc.optimize_and_compile(conv(32, 32), "sm80")  # smaller ones have smaller tiles
     seen = stages(compiled)
     uops = {node["uop"] for node in seen["tiny"]["uops"]}
     assert {"PAD", "VIEW", "MUL", "REDUCE"} <= uops
