@@ -34,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     # not at the top: these load numpy, which turns a Ctrl-C that meets its import into an ImportError, and islpy,
     # which aborts, or clears the KeyboardInterrupt so that the command goes on
     with contextlib.suppress(ImportError):  # where it is missing, what needs it says so
-        import islpy  # noqa: F401
+        import tinyc.index.integers  # noqa: F401
 
     from tinyc.commands import bench, cache, doctor, draw, emulate, explain, export, programs, report, rules
 
