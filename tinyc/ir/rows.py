@@ -53,17 +53,21 @@ def one_row(region: Region, names: Iterable[str]) -> bool:
     )
 
 
+def rounds(let: Let) -> bool:
+    """Whether the let is a reduction whose result depends on the order of its terms."""
+    value = let.value
+    return isinstance(value, Stream) or (
+        isinstance(value, Reduce) and value.op in ROUNDING and let.dtype.is_float
+    )
+
+
 def rounded_alike(region: Region, orders: Mapping[str, Hashable]) -> bool:
     """Whether sums of floats that are one function, but for the names of their axes, are added up in one order. ``orders``: of each let
     that is one, something that says in which.
 
     Where they are not, p == max(p) may hold nowhere: what one sum rounds up the other rounds down."""
     lets = {let.name: let for let in region.lets}
-    sums = [
-        name
-        for name in orders
-        if lets[name].dtype.is_float and getattr(lets[name].value, "op", "") in ROUNDING
-    ]
+    sums = [name for name in orders if rounds(lets[name])]
     if len({orders[name] for name in sums}) < 2:
         return True
     known: dict[object, Hashable] = {}
