@@ -8,6 +8,7 @@ from typing import Literal
 
 from tinyc.ir.index import Affine
 
+from .cost.hardware import Hardware
 from .cost.model import MATRIX, Work, points, weight
 from .cost.schedule import Schedule
 from .view import LEVEL, Buffer, Item, View, Way, axis_id, is_rounded
@@ -144,9 +145,18 @@ def item_work(
 COPYING = frozenset({"Read", "Cast", "Const", "Select", "Within"})
 """What a kernel holds that only moves values."""
 
+POINTWISE = COPYING | {"Unary", "Binary"}
+"""What a kernel holds that reduces nothing."""
+
+
+def turning(hardware: Hardware) -> frozenset[str]:
+    """What a kernel may hold that reads out of order through the nearest memory: on a GPU all but reductions (codegen/cuda/tiles.py),
+    on a CPU what only copies."""
+    return POINTWISE if hardware.sms else COPYING
+
 
 def as_copy(work: Work) -> Work:
-    """The work of a kernel that only copies: what it reads out of order goes through shared memory."""
+    """The work of a kernel that reads out of order, but through shared memory (:func:`turning`)."""
     return replace(work, strided_bytes=0.0, transposed_bytes=work.transposed_bytes + work.strided_bytes)
 
 

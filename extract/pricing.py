@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from .choice import (
-    COPYING,
     How,
     Kernel,
     Key,
@@ -16,6 +15,7 @@ from .choice import (
     children_of,
     evaluations,
     tiles,
+    turning,
 )
 from .cost.model import Work, added
 from .problem import Problem
@@ -60,7 +60,7 @@ def _kernels(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Ite
         how = loops  # scores that are walked have no kernels that take tf32
     for each in dict.fromkeys((how, loops) if problem.tiling else (how,)):
         work = added([moved, *(problem.work(key, items[key], each, way.shape) for key in keys)])
-        if all(item.head in COPYING for item in items.values()):
+        if all(item.head in turning(problem.model.hardware) for item in items.values()):
             work = as_copy(work)
         work = problem.spread(work, way.shape, items, problem.element(buffer))
         found.append(Kernel(buffer, way, items, work, problem.model.kernel(work)))

@@ -6,6 +6,7 @@ Axis names of the e-graph may shadow (two sums side by side bind the same id), s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,8 +30,9 @@ from tinyc.ir.region import (
     Value,
     Within,
     Yield,
+    operands,
 )
-from tinyc.ir.rows import one_row
+from tinyc.ir.rows import one_row, rounds
 from tinyc.ir.signature import signature_of
 from tinyc.ir.tiny import COMPARE, Program
 
@@ -42,7 +44,8 @@ from .view import LEVEL, View, axis_extent, axis_id
 @dataclass(frozen=True)
 class Built:
     """``repeated``: the classes of reductions that a kernel would compute more than once (for different axes): what
-    fans out is not to be recomputed (document 004 §6.7). ``reductions``: per Region, the classes of all in it. ``reads``: per
+    fans out is not to be recomputed (document 004 §6.7); and of those that several kernels would compute, and one of them compare.
+    ``reductions``: per Region, the classes of all in it. ``reads``: per
     Region, for the let of each Read, the class that it is a value of."""
 
     extracted: Extracted
@@ -82,6 +85,7 @@ def build(program: Program, view: View, choice: Choice, rows: bool = False) -> B
     regions = tuple(region for region, _ in built)
     plans = tuple(plan for _, plan in built)
     repeated = {origin for builder in builders for origin in builder.repeated}
+    repeated |= _compared(builders, regions)
     classes: dict[str, set[str]] = {}
     for cls in view.items:
         classes.setdefault(view.origin(cls), set()).add(cls)
@@ -94,6 +98,25 @@ def build(program: Program, view: View, choice: Choice, rows: bool = False) -> B
     extracted = Extracted(regions, plans, region_execution(regions, inputs, outputs))
     reads = tuple(builder.reads() for builder in builders)
     return Built(extracted, everywhere(repeated), within, reads)
+
+
+def _compared(builders: Sequence[_RegionBuilder], regions: Sequence[Region]) -> set[str]:
+    """The reductions that round, that several kernels compute, and that a comparison hangs on: each kernel may add up in an order of its
+    own, and p == m would not hold where m is the largest p of another."""
+    kernels = Counter(origin for builder in builders for origin in builder.reduced)
+    found = set[str]()
+    for builder, region in zip(builders, regions, strict=True):
+        lets = {let.name: let for let in region.lets}
+        pending = [let.name for let in region.lets if getattr(let.value, "op", "") in COMPARE]
+        seen = set[str]()
+        while pending:
+            name = pending.pop()
+            if name not in seen:
+                seen.add(name)
+                pending += operands(lets[name].value)
+        rounding = {name for name in seen if rounds(lets[name])}
+        found |= {origin for origin, names in builder.reduced.items() if rounding.intersection(names)}
+    return {origin for origin in found if kernels[origin] > 1}
 
 
 @dataclass

@@ -127,6 +127,21 @@ def test_an_empty_folder_in_the_place_of_an_entry_goes(cache: Cache) -> None:
     assert cache.get(KEY) == b"content"
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_pipe_or_a_device_in_a_place_of_a_file_is_not_waited_for(cache: Cache) -> None:
+    entry = cache.folder / KEY[:2] / KEY[2:]
+    entry.parent.mkdir(parents=True)
+    cache.folder.chmod(0o700)
+    os.mkfifo(entry)
+    os.mkfifo(cache.folder / "tally")
+    assert cache.get(KEY) is None
+    cache.put(KEY, b"content")
+    assert cache.get(KEY) == b"content"
+    entry.unlink()
+    entry.symlink_to("/dev/zero")
+    assert cache.get(KEY) is None
+
+
 def test_a_full_disk_leaves_nothing_half_written(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,41 @@ def test_a_damaged_bundle_is_refused(bundle: Path, monkeypatch: pytest.MonkeyPat
             load(bundle)
     with pytest.raises(BundleError):
         load(bundle / "nothing")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda manifest: manifest["kernels"][0]["grid"].__setitem__(0, 7),
+        lambda manifest: manifest["signature"]["inputs"][0].pop("dtype"),
+        lambda manifest: manifest["launches"].reverse(),
+        lambda manifest: manifest.update(arch=None),
+        lambda manifest: manifest.pop("sha256"),
+    ],
+)
+def test_a_damaged_manifest_is_refused_and_may_be_replaced(
+    compiled: tinyc.Compiled, bundle: Path, spoil: Callable[[dict[str, Any]], Any]
+) -> None:
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    spoil(manifest)
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(BundleError, match="is not as it was written"):
+        read_manifest(bundle)
+    compiled.export(bundle)
+    assert read_manifest(bundle)["arch"] == "sm_80"
+
+
+def test_on_the_command_line_a_loader_says_what_is_wrong(bundle: Path, tmp_path: Path) -> None:
+    """Not where in the loader it was noticed."""
+    (tmp_path / "junk.npy").write_bytes(b"junk")
+    driver = FakeDriver({})
+    first, second = (f"a={tmp_path / name}.npy" for name in ("nothing", "junk"))
+    missing = without_tinyc(bundle, tmp_path, driver, "loader.py", first, "--output", "out.npz")
+    (bundle / "manifest.json").write_text("{}")
+    damaged = without_tinyc(bundle, tmp_path / "again", driver, "loader.py", second, "--output", "out.npz")
+    for done in (missing, damaged):
+        assert done.returncode == 1 and done.stderr.startswith("loader.py: error: ")
+        assert "Traceback" not in done.stderr
 
 
 def test_the_command(

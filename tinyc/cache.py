@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 FORMAT = b"tinyc cache 1\n"
 """The first bytes of an entry; changes with the layout of one."""
@@ -59,7 +60,8 @@ class Cache:
         try:
             if not self._trusted():
                 return None
-            content = path.read_bytes()
+            with _regular(path, os.O_RDONLY) as file:
+                content = file.read()
             with contextlib.suppress(OSError):
                 os.utime(path)  # read just now: the last to go
         except OSError:
@@ -140,7 +142,7 @@ class Cache:
         have, a file of the folder says by its length, which appending to changes safely."""
         share = max(self.most_bytes // 16, 1)
         tally = self.folder / "tally"
-        with tally.open("ab") as file:
+        with _regular(tally, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as file:
             file.write(b"." * max(size * 1024 // share, 1))
             written = file.tell()
         if written >= 1024:
@@ -160,6 +162,15 @@ class Cache:
                         found = each.stat(follow_symlinks=False)
                         if stat.S_ISREG(found.st_mode):
                             yield Path(each.path), found.st_mtime, found.st_size
+
+
+def _regular(path: Path, flags: int) -> BinaryIO:
+    """Opens a file, and neither waits at a pipe nor reads a device, which have no end. Raises OSError."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return open(descriptor, "ab" if flags & os.O_APPEND else "rb")
+    os.close(descriptor)
+    raise OSError(f"{path} is no file")
 
 
 def _header(key: str, content: bytes) -> bytes:

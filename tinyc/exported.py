@@ -37,7 +37,8 @@ def export_program(
         name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         for name, content in sorted(files.items())
     }
-    files["manifest.json"] = dumps({**found.manifest, "files": listed}).encode()
+    manifest = {**found.manifest, "files": listed}
+    files["manifest.json"] = dumps({**manifest, "sha256": loader.manifest_digest(manifest)}).encode()
     with fresh_folder(target, _is_bundle, "bundle") as fresh:
         for name, content in files.items():
             path = fresh / name
@@ -81,7 +82,7 @@ def fresh_folder(target: Path, ours: Callable[[Path], bool], what: str) -> Itera
 
 def _is_bundle(folder: Path) -> bool:
     try:
-        loader.read_manifest(folder)
+        loader.found_manifest(folder)
     except loader.BundleError:
         return False
     return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from tinyc.ir.region import Let, Reduce, Region
+from tinyc.ir.rows import rounded_alike
 
 from . import scalar
 from .loops import FEW, Loops
@@ -48,6 +49,7 @@ class Columns(Loops):
             self.lanes, share = self.lanes // 2, share * 2
         self.share = max(share, WARP // self.lanes)
         self.threads = self.share * self.lanes
+        self.orders: dict[str, int] = {}
         self.blocks = -(-self.chunks // self.lanes)
 
     def body(self) -> list[str]:
@@ -78,7 +80,9 @@ class Columns(Loops):
         return [*lines, *text(self.top.lines)]
 
     def reduce(self, frame: Frame, name: str, let: Let, value: Reduce) -> None:
-        if frame is not self.frames[0] or terms(value) < SHORT:
+        alone = frame is not self.frames[0] or terms(value) < SHORT
+        self.orders[let.name] = 1 if alone else self.share
+        if alone:
             super().reduce(frame, name, let, value)
             return
         self.before(value.body)
@@ -98,7 +102,8 @@ class Columns(Loops):
 
 def columns(region: Region, ask: Asked) -> Columns | None:
     """The kernel in columns, where the Plan has threads share sums, where many points have the same sums, or where there are so
-    few points that threads should share theirs."""
+    few points that threads should share theirs; None where there is no reason to, or what is one sum would be added up in two
+    orders."""
     plain = Loops(region, ask)
     iters = {item.name for item in region.iters}
     last = region.iters[-1].name if region.iters else None
@@ -116,4 +121,8 @@ def columns(region: Region, ask: Asked) -> Columns | None:
         most = min(MOST_SHARE, ask.threads or MOST_SHARE)
         while share < most and chunks * share < BUSY and share * 2 * TERMS <= longest:
             share *= 2
-    return Columns(region, ask, min(share, MOST_THREADS), column) if share > 1 or column < iters else None
+    if share == 1 and column >= iters:
+        return None
+    draft, found = (Columns(region, ask, min(share, MOST_THREADS), column) for _ in range(2))
+    draft.body()
+    return found if rounded_alike(region, draft.orders) else None

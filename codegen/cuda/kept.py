@@ -84,22 +84,26 @@ class Keeping(Lets):
         return False
 
     def _own(self, frame: Frame, walk: Walk, let: Let) -> bool:
-        """In a walk: what this thread has computed at the same step of an earlier one, in registers or shared memory."""
+        """In a walk: what this thread has computed at the same step of an earlier one, in registers or shared memory; of a sum, what any
+        thread has at this place: threads that share it otherwise would add up in another order, and have another sum."""
         key = self._key(let, walk)
         found = self.stored.get(key)
-        if found is None or found.walk in self.open:
+        where = "registers"
+        if found is None and isinstance(let.value, Reduce):
+            key = next((known for known in self.stored if known[:2] == key[:2]), key)
+            found, where = self.stored.get(key), "shared"
+        if found is None or found.walk in self.open or (where == "shared" and not found.row):
             return False
-        self._ask(key, "registers")
+        self._ask(key, where)
         name = f"v{self.order[let.name]}"
+        array = found.array if where == "registers" else ""
         if frame.vector is None:
-            value = (
-                f"{found.array}[{walk.step}]" if found.array else self._at(found.row, walk, let, walk.place)
-            )
-        elif found.array and not found.packed:
-            value = f"{found.array}[{walk.step}][u]"
+            value = f"{array}[{walk.step}]" if array else self._at(found.row, walk, let, walk.place)
+        elif array and not found.packed:
+            value = f"{array}[{walk.step}][u]"
         else:
-            words_ = f"{found.array}[{walk.step}]"
-            if not found.array:
+            words_ = f"{array}[{walk.step}]"
+            if not array:
                 words_ = super().room(frame, name, let, frame.vector)
                 frame.add(*self.load(words_, self._place(found.row, walk), let.dtype, frame.vector))
             self.elements(frame, frame.vector, name, let, self.unpacked(let, words_))

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tinyc.ir.region import Axis, Let, MemRef, Reduce, Region
+from tinyc.ir.rows import rounded_alike
 
 from . import scalar
 from .kept import Keep, Keeping, Key, fitting
@@ -45,6 +46,7 @@ class Rows(Keeping):
         self.frames = [Frame(frozenset(item.name for item in outer))]
         self.ask = ask
         self.widths: dict[tuple[Axis, ...], int] = {}
+        self.orders: dict[str, int] = {}
         self.rows = math.prod(item.size for item in outer)
         self._teams()
 
@@ -181,6 +183,9 @@ class Rows(Keeping):
     def reduce(self, frame: Frame, name: str, let: Let, value: Reduce) -> None:
         shared = frame is self.frames[0] and self.shares(let)
         turns = frame.walk is not None and frame.walk.lanes < self.team and terms(value) >= SHORT
+        self.orders[let.name] = (
+            self.team if shared else self.team // frame.walk.lanes if turns and frame.walk else 1
+        )
         if not shared and not turns:
             super().reduce(frame, name, let, value)
             return
@@ -201,7 +206,8 @@ class Rows(Keeping):
 
 
 def rows(region: Region, ask: Asked) -> Rows | None:
-    """The kernel in rows; None where threads of a row would have nothing to share, or would not read what lies together.
+    """The kernel in rows; None where threads of a row would have nothing to share, or would not read what lies together, or
+    would add up what is one sum in two orders.
 
     A draft shows what walks need again. What does not fit is computed, or read, again: what is cheapest first.
     """
@@ -214,5 +220,5 @@ def rows(region: Region, ask: Asked) -> Rows | None:
         draft.body()
         keep = fitting(draft, draft.threads)
         if keep.keys() == draft.asked_for.keys():
-            return Rows(region, outer, ask, keep)
+            return Rows(region, outer, ask, keep) if rounded_alike(region, draft.orders) else None
         banned |= draft.asked_for.keys() - keep.keys()

@@ -28,6 +28,8 @@ from .types import Array
 TOGETHER = 4096
 #: bytes of shared memory that a block can have (sm_80 and later)
 SHARED_LIMIT = 227 << 10
+#: unused addresses of shared memory after each variable: all banks once, and more than an access has bytes
+GAP = 128
 
 
 @dataclass(frozen=True)
@@ -88,10 +90,10 @@ def emulate(
     _check_block(found, block_shape)
     memory = GlobalMemory()
     parameters, buffers = _arguments(found, arguments, memory)
-    names, static, local, dynamic = _layout(module, found, memory, parameters, shared_bytes)
+    names, shared, shared_size, local = _layout(module, found, memory, parameters, shared_bytes)
     memory.close()
     steps = decode(found, names)
-    plan = _plan(found, memory, static, shared_bytes if dynamic else 0, local)
+    plan = _plan(found, memory, shared, (shared_size, shared_bytes), local)
     if plan.shared_size > SHARED_LIMIT:
         raise _wrong(
             f"{plan.shared_size} bytes of shared memory; a block can have {SHARED_LIMIT}", "take less"
@@ -208,8 +210,8 @@ def _scalar(position: int, name: str, type: str, size: int, value: Any) -> bytes
 
 def _layout(
     module: Module, kernel: Kernel, memory: GlobalMemory, parameters: bytes, shared_bytes: int
-) -> tuple[Names, int, int, bool]:
-    """Where every variable lies; the bytes of static shared and of local memory; whether there is a dynamic part."""
+) -> tuple[Names, tuple[tuple[int, int], ...], int, int]:
+    """Where every variable lies; where those in shared memory begin and end, and the bytes that they take; the bytes of local memory."""
     places: dict[str, tuple[str, int]] = {}
     variables = (*module.variables, *kernel.variables)
     for each in variables:
@@ -220,14 +222,38 @@ def _layout(
     places["%parameters"] = ("param", region.address)
     for parameter in kernel.parameters:
         places[parameter.name] = ("param", region.address + parameter.offset)
-    static = _packed([each for each in variables if each.space == "shared" and each.size is not None], places)
-    local = _packed([each for each in variables if each.space == "local"], places)
-    dynamic = [each for each in variables if each.space == "shared" and each.size is None]
-    start = max((-(-static // each.alignment) * each.alignment for each in dynamic), default=static)
-    places.update({each.name: ("shared", start) for each in dynamic})
     if shared_bytes < 0:
         raise _wrong(f"{shared_bytes} bytes of shared memory", "give 0 or more")
-    return Names(places, parameters, len(kernel.registers)), start, local, bool(dynamic) or shared_bytes > 0
+    static = [each for each in variables if each.space == "shared" and each.size is not None]
+    dynamic = [each for each in variables if each.space == "shared" and each.size is None]
+    end = _packed(static, places)
+    local = _packed([each for each in variables if each.space == "local"], places)
+    start = max((-(-end // each.alignment) * each.alignment for each in dynamic), default=end)
+    places.update({each.name: ("shared", start) for each in dynamic})
+    last = [(start, start + shared_bytes)] if dynamic or shared_bytes else []
+    shared = _apart(static, dynamic, last, places)
+    return Names(places, parameters, len(kernel.registers)), shared, (last or [(end, end)])[0][1], local
+
+
+def _apart(
+    static: list[Variable],
+    dynamic: list[Variable],
+    last: list[tuple[int, int]],
+    places: dict[str, tuple[str, int]],
+) -> tuple[tuple[int, int], ...]:
+    """Moves the variables in shared memory apart, so that to leave one is not to reach the next; where each begins and ends. By the
+    same number of banks, all of them, so that conflicts stay as they are. ``last``: of the dynamic part."""
+    gap = max([GAP, *(each.alignment for each in (*static, *dynamic))])
+    found = []
+    for number, each in enumerate(static):
+        start = places[each.name][1] + number * gap
+        places[each.name] = ("shared", start)
+        found.append((start, start + (each.size or 0)))
+    for start, end in last:
+        moved = len(static) * gap
+        places.update({each.name: ("shared", start + moved) for each in dynamic})
+        found.append((start + moved, end + moved))
+    return tuple(found)
 
 
 def _packed(variables: list[Variable], places: dict[str, tuple[str, int]]) -> int:
@@ -240,7 +266,13 @@ def _packed(variables: list[Variable], places: dict[str, tuple[str, int]]) -> in
     return end
 
 
-def _plan(kernel: Kernel, memory: GlobalMemory, static: int, dynamic: int, local: int) -> MemoryPlan:
+def _plan(
+    kernel: Kernel,
+    memory: GlobalMemory,
+    shared: tuple[tuple[int, int], ...],
+    sizes: tuple[int, int],
+    local: int,
+) -> MemoryPlan:
     narrowest = {"shared": 16, "global": 16, "local": 16}
     for instruction in kernel.instructions:
         for space, size in widths(instruction):
@@ -249,4 +281,4 @@ def _plan(kernel: Kernel, memory: GlobalMemory, static: int, dynamic: int, local
     for region in memory.regions:
         if region.written:
             cells.fill(region.offset, region.size)
-    return MemoryPlan(memory, cells, static, dynamic, local, narrowest["shared"])
+    return MemoryPlan(memory, cells, shared, *sizes, local, narrowest["shared"])

@@ -35,18 +35,16 @@ TURN = 4_000
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """How much there is of each memory, and how wide the cells are in which accesses are watched."""
+    """How much there is of each memory, and how wide the cells are in which accesses are watched. ``shared``: where each variable in
+    shared memory begins and ends. ``shared_size``: the bytes that a block has of it, ``dynamic_shared`` of them at the end as the launch says."""
 
     memory: GlobalMemory
     cells: Cells
-    static_shared: int
+    shared: tuple[tuple[int, int], ...]
+    shared_size: int
     dynamic_shared: int
     local: int
     shared_cell: int
-
-    @property
-    def shared_size(self) -> int:
-        return self.static_shared + self.dynamic_shared
 
 
 class Machine:
@@ -83,7 +81,9 @@ class Machine:
         self._special: dict[str, Array] = {}
         self.alive = threads.exists.copy()
         self.living = int(self.alive.sum())
-        self.shared = PartedMemory(threads.blocks, plan.shared_size)
+        self.shared = PartedMemory(
+            threads.blocks, max((end for _, end in plan.shared), default=0), plan.shared
+        )
         self.local = PartedMemory(threads.count, plan.local)
         self.clocks = Clocks(threads)
         watched = (threads, self.clocks, findings, kernel.instructions)

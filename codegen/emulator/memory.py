@@ -8,6 +8,7 @@ they are generic (PTX ISA, "Generic Addressing"; global addresses are the same i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,15 +112,19 @@ class GlobalMemory:
 
 
 class PartedMemory:
-    """Shared or local memory: ``size`` bytes for each of ``parts`` blocks or threads, one part after the other."""
+    """Shared or local memory: ``size`` bytes for each of ``parts`` blocks or threads, one part after the other. ``variables``: where
+    each begins and ends, in order, as far as there are unused addresses between them."""
 
-    def __init__(self, parts: int, size: int) -> None:
+    def __init__(self, parts: int, size: int, variables: Sequence[tuple[int, int]] = ()) -> None:
         self.size = size
         self.stride = rounded(size)
         self.bytes = Bytes(parts * self.stride)
+        self.starts, self.ends = np.array(variables, np.int64).reshape(-1, 2).T
 
     def locate(self, addresses: Array, parts: Array, size: int) -> tuple[Array, Array]:
         """For addresses that count from the start of each one's part: the offset in the array, and whether inside."""
         inside = addresses.astype(np.int64)
         good = (inside >= 0) & (inside + size <= self.size)
+        if len(self.starts) > 1:
+            good &= inside + size <= self.ends[np.searchsorted(self.starts, inside, "right") - 1]
         return inside + parts * self.stride, good

@@ -133,7 +133,7 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
                 along, along_bytes = along + simple, along_bytes + read * again
         if product:
             products += _multiplied(region, let.name, product)
-    moved = traffic(region, plan, tiled, hardware.near)
+    moved = traffic(region, plan, tiled, hardware.near, turns=hardware.sms > 0)
     ops += weight("Gather") * schedule.gathered if schedule else 0.0
     rest = Work(
         ops=ops,

@@ -8,7 +8,19 @@ from dataclasses import dataclass
 
 from tinyc.ir.index import Affine
 from tinyc.ir.plan import Plan
-from tinyc.ir.region import Cast, Const, MemRef, Read, Region, Select, Within, axis_sizes, free_axes
+from tinyc.ir.region import (
+    Binary,
+    Cast,
+    Const,
+    MemRef,
+    Read,
+    Region,
+    Select,
+    Unary,
+    Within,
+    axis_sizes,
+    free_axes,
+)
 from tinyc.ir.resources import run_along, stored_along
 from tinyc.ir.schedule_names import Scope
 
@@ -26,15 +38,19 @@ class Traffic:
     transposed: float = 0.0
 
 
-def traffic(region: Region, plan: Plan, tiled: frozenset[str] | set[str], near: int = 0) -> Traffic:
+def traffic(
+    region: Region, plan: Plan, tiled: frozenset[str] | set[str], near: int = 0, turns: bool = False
+) -> Traffic:
     """The traffic of ``region``, whose lets ``tiled`` are computed in tiles. Neighbours are along the axis in which the
     output lies in memory; the operands of a tiled contraction are loaded along whatever axis they lie in. ``near``: bytes
-    of a buffer that stays in the nearest cache, whose lines are used up in whatever order."""
+    of a buffer that stays in the nearest cache, whose lines are used up in whatever order. ``turns``: whether all kernels that reduce
+    nothing read out of order through shared memory, and not those alone that only copy."""
     sizes, free = axis_sizes(region), free_axes(region)
     buffers = {ref.name: ref for ref in region.inputs}
     staged = _staged(region, plan) if tiled else {}
     across = stored_along(region, region.outputs[0]) if region.iters else ""
-    copies = all(isinstance(let.value, Read | Cast | Const | Select | Within) for let in region.lets)
+    heads = Read | Cast | Const | Select | Within
+    copies = all(isinstance(let.value, heads | Unary | Binary if turns else heads) for let in region.lets)
     outer = {axis.name for axis in region.iters}
     fetched: dict[str, int] = {}
     strided = viewed = transposed = 0.0

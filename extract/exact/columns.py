@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..choice import COPYING, Key, as_copy, tileable
+from ..choice import Key, as_copy, tileable, turning
 from ..cost.model import Work
 from ..cost.schedule import Schedule
 from ..pricing import priced
@@ -347,7 +347,7 @@ class Search:
         schedules = (what for _, what in held if isinstance(what, Schedule))
         read = Work(bytes_read=self.scope.bytes(label.reads), schedule=next(schedules, None))
         work = self.beside + self.scope.whole(label.work) + read
-        if all(item.head in COPYING for item in items.values()):
+        if all(item.head in turning(problem.model.hardware) for item in items.values()):
             work = as_copy(work)
         return problem.model.kernel(problem.spread(work, way.shape, items, self.size))
 

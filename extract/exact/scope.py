@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from ..choice import COPYING, How, Key, bound_axes, outside
+from ..choice import How, Key, bound_axes, outside, turning
 from ..cost.model import AMOUNTS, Work, amounts_of, estimates_by_formulas, work_of
 from ..problem import Option, Problem
 from ..view import Item
@@ -336,7 +336,7 @@ class Scope:
             walk = self.problem.streamed(key, item)
             if walk is not None:
                 marks.add(("walks", walk))
-            if item.head not in COPYING and "strided_bytes" in self.fields:
+            if item.head not in turning(self.problem.model.hardware) and "strided_bytes" in self.fields:
                 marks.add(("computes", None))  # else it may be a copy, which is priced in its own way
             known = self.amounts(whole), frozenset(marks)
             self._work[position, number, case, shape] = known

@@ -111,3 +111,16 @@ def test_smaller_machines_run_the_kernels_of_sm80(target: str) -> None:
     assert np.array_equal(got, wanted)
     assert {kernel.plan.arch for kernel in compiled.kernels} == {"sm80"}
     assert {each.arch for each in compiled.report.usage} == {f"sm_{target[2:]}"}
+
+
+def test_what_is_computed_of_a_transposition_is_no_kernel_beside_it() -> None:
+    """It goes through shared memory on its way: whole sectors, no copy."""
+    program = traced(lambda x, y: (x.T * 2.0 + y).relu(), "fp16", x=(96, 160), y=(160, 96))
+    compiled = tinyc.optimize_and_compile(program, "sm80", budget=GREEDY)
+    (kernel,) = compiled.kernels
+    inputs = integer_inputs(program)
+    result = compiled.emulate(**inputs)
+    assert not result.findings
+    check_exact(program, result.outputs, inputs)
+    counted = result.counters[kernel.region.name].global_
+    assert sum(each.sectors for each in counted) == 3 * 96 * 160 * 2 // 32

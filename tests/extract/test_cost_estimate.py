@@ -29,11 +29,13 @@ A100 = Roofline(hardware("sm80"))
 PLAN = replace(plan_from_json(REFERENCE), contraction=contraction_of(gemm_region()))
 
 
-def work_of(function: Callable[..., Any], *shapes: tuple[int, ...], dtype: str = "fp32") -> Work:
+def work_of(
+    function: Callable[..., Any], *shapes: tuple[int, ...], dtype: str = "fp32", model: Roofline = A100
+) -> Work:
     """The work of the one naive kernel of a function."""
     program = tinyc.trace(function, *(tinyc.spec(dtype, shape) for shape in shapes))
     (region,) = base_program(program).regions
-    return estimate(region, Plan(), A100).work
+    return estimate(region, Plan(), model).work
 
 
 def test_reads_in_order_are_not_strided() -> None:
@@ -48,12 +50,14 @@ def test_reads_in_order_are_not_strided() -> None:
 
 
 def test_what_a_transposition_costs_depends_on_what_is_done_with_it() -> None:
-    """A copy goes through shared memory; a kernel that computes reads out of order."""
-    size = 64 * 32 * 4
-    copy = work_of(lambda x: x.transpose(1, 0), (64, 32))
-    assert (copy.transposed_bytes, copy.strided_bytes) == (size, 0)
-    added = work_of(lambda x, y: x.transpose(1, 0) + y, (64, 32), (32, 64))
-    assert (added.transposed_bytes, added.strided_bytes) == (0, size)
+    """A copy goes through shared memory, and so does on a GPU what computes each point by itself; on a CPU that reads out of order."""
+    size, cpu = 128 * 96 * 4, Roofline(hardware("cpu"))
+    for model in (A100, cpu):
+        copy = work_of(lambda x: x.transpose(1, 0), (128, 96), model=model)
+        assert (copy.transposed_bytes, copy.strided_bytes) == (size, 0)
+    for model, through in ((A100, size), (cpu, 0)):
+        added = work_of(lambda x, y: x.transpose(1, 0) + y, (128, 96), (96, 128), model=model)
+        assert (added.transposed_bytes, added.strided_bytes) == (through, size - through)
 
 
 def test_every_second_element_is_out_of_order() -> None:

@@ -122,10 +122,10 @@ def test_every_ruleset_has_an_example() -> None:
 
 
 def turned(rows: int, columns: int) -> Program:
-    """Four kernels that read a matrix across."""
+    """Many kernels that read a matrix across."""
 
     def fn(x: Any) -> Any:
-        return tuple((x.transpose(1, 0) * float(n + 2) + 1.0).relu() for n in range(4))
+        return tuple((x.transpose(1, 0) * float(n + 2) + 1.0).relu() for n in range(16))
 
     return tinyc.trace(fn, tinyc.spec("fp32", (rows, columns)))
 

@@ -7,7 +7,7 @@ the result. A GPU computes such a row once, tiled, and keeps it on chip; ``tinyc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from .dtypes import DType
@@ -24,6 +24,9 @@ BANKS = 128
 
 COMMON = 8
 """Terms of a sum that threads share."""
+
+ROUNDING = frozenset({"SUM", "PROD"})
+"""Reductions whose result depends on the order of their terms."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,27 @@ def one_row(region: Region, names: Iterable[str]) -> bool:
         len({sizes[name] for name in named}) == 1 and len(iters & set(named)) <= 1
         for named in zip(*(axes for _, axes in forms), strict=True)
     )
+
+
+def rounds(let: Let) -> bool:
+    """Whether the let is a reduction whose result depends on the order of its terms."""
+    value = let.value
+    return isinstance(value, Stream) or (
+        isinstance(value, Reduce) and value.op in ROUNDING and let.dtype.is_float
+    )
+
+
+def rounded_alike(region: Region, orders: Mapping[str, Hashable]) -> bool:
+    """Whether sums of floats that are one function, but for the names of their axes, are added up in one order. ``orders``: of each let
+    that is one, something that says in which.
+
+    Where they are not, p == max(p) may hold nowhere: what one sum rounds up the other rounds down."""
+    lets = {let.name: let for let in region.lets}
+    sums = [name for name in orders if rounds(lets[name])]
+    if len({orders[name] for name in sums}) < 2:
+        return True
+    known: dict[object, Hashable] = {}
+    return all(known.setdefault(_form(lets, name)[0], orders[name]) == orders[name] for name in sums)
 
 
 def common_sums(region: Region) -> bool:

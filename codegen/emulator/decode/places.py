@@ -133,8 +133,10 @@ def _in_space(
     constant = np.zeros(len(lanes), bool)
     if space == "shared":
         offsets, good = machine.shared.locate(given, machine.threads.block[own], size)
-        memory, watch, size_known = machine.shared.bytes, machine.watch_shared, machine.shared.size
+        memory, watch, size_known = machine.shared.bytes, machine.watch_shared, machine.memory.shared_size
         why = f"the block has {size_known} bytes of shared memory"
+        if len(machine.memory.shared) > 1:
+            why += ", and a variable in it ends here"
     elif space == "local":
         offsets, good = machine.local.locate(given, own, size)
         memory, watch = machine.local.bytes, None

@@ -401,9 +401,46 @@ PRODUCT = Kernel(
     {"shared_bytes": GEMM_SHARED},
 )
 
+TWO_TILES = Kernel(
+    "two_tiles",
+    """
+KERNEL two_tiles(const float* x, float* y) {
+  __shared__ float here[64];
+  __shared__ float there[64];
+  int t = threadIdx.x;
+  here[t] = x[t];
+  there[63 - t] = 2 * x[t];
+  __syncthreads();
+  y[t] = here[t] + there[t];
+}""",
+    1,
+    64,
+    [X[:64], unset(64)],
+    X[:64] + 2 * X[63::-1],
+)
+
+BESIDE = Kernel(
+    "beside",
+    """
+KERNEL beside(const float* x, float* y) {
+  __shared__ float here[64];
+  extern __shared__ float there[];
+  int t = threadIdx.x;
+  here[t] = x[t];
+  there[63 - t] = 2 * x[t];
+  __syncthreads();
+  y[t] = here[t] + there[t];
+}""",
+    1,
+    64,
+    [X[:64], unset(64)],
+    X[:64] + 2 * X[63::-1],
+    {"shared_bytes": 256},
+)
+
 KERNELS = [
     *(REVERSE, TILES, HANDOVER, WARP_SUM, SHUFFLE, RING, LAST_BLOCK, FLAG, HISTOGRAM, TAIL, SOURCE, VECTORS, HALVES),
-    *(EPILOGUE, EARLY_EXIT, LOCAL, MATRIX, NEIGHBOURS, PRODUCT),
+    *(EPILOGUE, EARLY_EXIT, LOCAL, MATRIX, NEIGHBOURS, TWO_TILES, BESIDE, PRODUCT),
 ]  # fmt: skip
 
 
@@ -428,6 +465,9 @@ FAULTS = [
     ("a read one beyond the end", REVERSE, "x[t]", "x[t + 1]", "out-of-bounds"),
     ("a write one row beyond the end", REVERSE, "y[t]", "y[t + 256]", "out-of-bounds"),
     ("a read before the start", REVERSE, "x[t]", "x[t - 1]", "out-of-bounds"),
+    ("a tile that another lies beside, left by one", TWO_TILES, "here[t]", "here[t + 1]", "out-of-bounds"),
+    ("a tile that dynamic memory lies beside, left by one", BESIDE, "here[t]", "here[t + 1]", "out-of-bounds"),
+    ("dynamic memory that begins one word too soon", BESIDE, "there[t]", "there[t - 1]", "out-of-bounds"),
     ("a tile that is too small", REVERSE, "tile[255 - t]", "tile[256 - t]", "out-of-bounds"),
     ("an output read before it is written", REVERSE, "y[t] =", "y[t] +=", "uninitialised"),
     ("two threads write one word", REVERSE, "y[t] =", "y[t / 2] =", "race"),

@@ -333,6 +333,17 @@ def test_special_registers() -> None:
             assert found[block, thread].tolist() == wanted
 
 
+def test_a_block_is_told_the_bytes_of_its_shared_memory() -> None:
+    """Without the addresses that are left unused between variables."""
+    before = (
+        ".shared .align 4 .b8 here[40]; .shared .align 4 .b8 there[24]; .extern .shared .align 16 .b8 more[];"
+    )
+    body = """mov.u32 %r1, %dynamic_smem_size; mov.u32 %r2, %total_smem_size; mov.u32 %r3, there; mov.u32 %r4, here;
+    sub.u32 %r3, %r3, %r4; st.global.v2.u32 [%rd0], {%r1, %r2};"""
+    found = one(body, [unset(2, np.uint32)], before, block=1, shared_bytes=100)
+    assert found.tolist() == [100, 164]
+
+
 @pytest.mark.parametrize(
     ("written", "read", "clean"),
     [

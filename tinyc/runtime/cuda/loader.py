@@ -26,7 +26,7 @@ import numpy as np
 ALIGNMENT = 256
 """Bytes: of every buffer; what the driver allocates is at least so aligned."""
 
-FORMAT, VERSION = "tinyc bundle", 1
+FORMAT, VERSION = "tinyc bundle", 2
 """Of manifest.json; the number changes with the meaning of a key."""
 
 ELEMENTS = {"fp16": "<f2", "bf16": "<u2", "fp32": "<f4", "i32": "<i4", "bool": "|b1"}
@@ -290,17 +290,31 @@ def load(folder: str | Path | None = None, device: Device | None = None) -> Prog
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """What manifest.json of a bundle says. Raises BundleError where there is none, or it is of another version."""
-    try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BundleError(f"there is no bundle in {folder}: {error}") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise BundleError(f"there is no bundle in {folder}: manifest.json is of something else")
+    """What manifest.json of a bundle says. Raises BundleError where there is none, it is of another version, or damaged."""
+    manifest = found_manifest(folder)
     if manifest.get("version") != VERSION:
         found = manifest.get("version")
         raise BundleError(f"the bundle is of version {found}, and this reads {VERSION}: export it anew")
+    if manifest.get("sha256") != manifest_digest(manifest):
+        raise BundleError(f"manifest.json in {folder} is not as it was written: export the program anew")
     return manifest
+
+
+def found_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a bundle, be it of another version or damaged. Raises BundleError where there is none."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BundleError(f"there is no bundle in {folder}: {error}") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise BundleError(f"there is no bundle in {folder}: manifest.json is of something else")
+    return manifest
+
+
+def manifest_digest(manifest: Mapping[str, Any]) -> str:
+    """SHA-256 of all that a manifest says beside it: what it has wrong, a kernel would do wrong."""
+    content = {name: value for name, value in manifest.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _laid_out(buffers: Sequence[Mapping[str, Any]]) -> tuple[dict[int, int], int]:
@@ -338,12 +352,15 @@ def main() -> None:
     parser.add_argument("inputs", metavar="NAME=FILE.npy", nargs="*")
     parser.add_argument("--output", metavar="FILE.npz", required=True)
     args = parser.parse_args()
-    program = load()
-    given = {name: np.load(path) for name, _, path in (each.partition("=") for each in args.inputs)}
-    results = program(**given)
-    names = [each["tensor"] for each in program.manifest["signature"]["outputs"]]
-    values = results if isinstance(results, tuple) else (results,)
-    np.savez(args.output, **dict(zip(names, values, strict=True)))
+    try:
+        program = load()
+        given = {name: np.load(path) for name, _, path in (each.partition("=") for each in args.inputs)}
+        results = program(**given)
+        names = [each["tensor"] for each in program.manifest["signature"]["outputs"]]
+        values = results if isinstance(results, tuple) else (results,)
+        np.savez(args.output, **dict(zip(names, values, strict=True)))
+    except (BundleError, DriverError, OSError, ValueError, EOFError) as error:
+        parser.exit(1, f"{parser.prog}: error: {error}\n")
 
 
 if __name__ == "__main__":
