@@ -440,7 +440,8 @@ def _shaped(attempt: Attempt, *sides: int) -> None:
     """Now and then a shape of packed blocks that tinyc does not have: some equal parts of each side."""
     told = attempt.world.context.rows.setdefault("tile-shape", [])
     if not told and attempt.invents("tile-shape"):
-        parts = [-(-side // attempt.rng.randint(1, 8)) for side in sides]
+        rng, alike = attempt.rng, attempt.rng.randint(1, 8)
+        parts = [-(-side // rng.choice((alike, rng.randint(1, 8)))) for side in sides]
         told.append((attempt.world.context.machine, *parts))
 
 

@@ -143,11 +143,14 @@ def _about(*options: int) -> Callable[[Attempt, Step], int]:
 def _any_length(attempt: Attempt, step: Step) -> int:
     """As :func:`_about`, or any: what is left over when it is cut in equal parts hangs on all its digits."""
     rng, kind = attempt.rng, attempt.rng.random()
+    if attempt.bound(step.args[1]) and rng.random() < 0.25:
+        return int(attempt.get(step.args[1]))  # as many rows as columns
     if kind < 0.4:
         return _LENGTHS(attempt, step)
     if kind < 0.7:
         return round(2 ** rng.uniform(0, 12))
-    return max(1, rng.randint(1, 16) * 3 * rng.randint(1, 24) + rng.choice((0, 1, -1)))
+    parts = rng.randint(1, 8)  # of whole registers, or about
+    return max(1, parts * rng.choice((6, 16)) * rng.randint(1, 8) + rng.randint(-parts, parts))
 
 
 def _depth(attempt: Attempt, step: Step) -> int:
