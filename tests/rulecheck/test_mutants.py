@@ -85,6 +85,31 @@ def test_mutants_of_some_rules_are_caught(rule: str) -> None:
     assert [mutant.change for mutant in made if mutant.id not in listed and not caught(mutant)] == []
 
 
+@pytest.mark.parametrize(
+    "id_",
+    [
+        "splitk/parts operation 9",  # fewer products than a part's tiles are deep
+        "splitk/parts dropped (= 0 (% k p))",  # a long axis that no part divides
+        "splitk/stages-filled-up off-by-one 1",  # few results, at an axis of a reduction
+        "layout/windows-view off-by-one 1",
+        "layout/windows-view dropped (<= now (* 128 was))",
+        "problem/along-b dropped (= j (last-of ns))",  # a role with gaps between its axes
+        "plan/walk off-by-one 51",  # an odd width
+        "plan/walk operation 44",
+        "plan/warps operation 6",  # a machine of fewer threads, and several warps along both sides
+    ],
+)
+def test_a_mutant_for_which_instances_were_too_few_is_caught(id_: str) -> None:
+    listed = equivalent()
+    (mutant,) = (each for each in mutants(BASE.rules[id_.split()[0]], BASE, listed) if each.id == id_)
+    assert caught(mutant)
+
+
+def test_a_union_of_what_the_body_says_is_equal_is_no_mutant() -> None:
+    rule = BASE.rules["splitk/fill-up"]
+    assert not any("x for (Pad" in mutant.change for mutant in mutants(rule, BASE))
+
+
 @pytest.mark.slow
 @pytest.mark.spec("004-105")
 @pytest.mark.parametrize("seed", SEEDS)

@@ -145,6 +145,7 @@ def numbers(name: str) -> set[int]:
         ("layout/patches", {buffers.FILTERS}),
         ("layout/patches-cast", {buffers.FILTERS}),
         ("problem/cores", set(requests.CORES)),
+        ("splitk/parts", {0, 4, requests.SHALLOW}),
     ],
 )
 def test_the_numbers_are_those_of_the_rules(rule: str, wanted: set[int]) -> None:

@@ -18,7 +18,7 @@ from tinyc.ir.numeric import Rounding, function
 from tinyc.ir.tiny import BINARY, UNARY, Program
 from tinyc.rulecheck import bits, reals
 from tinyc.rulecheck.bits import Bits
-from tinyc.rulecheck.context import Context, IllFormed, Leaf
+from tinyc.rulecheck.context import Context, IllFormed, Leaf, Reject
 from tinyc.rulecheck.denote import Evaluator, axes_in
 from tinyc.rulecheck.domains import Tokens
 from tinyc.rulecheck.facts import Facts
@@ -176,3 +176,13 @@ def test_bounds_and_prints_of_indices() -> None:
     assert facts.ops_of(half) == 1 + facts.ops_of(index)
     assert facts.axes_upto(16, (2, 1, 3), 3) == ((plain(axis(16, 2)), lit(0), plain(axis(17, 3))), 18)
     assert math.prod(facts.values(half).shape) == 12
+
+
+def test_what_is_too_large_to_evaluate_is_rejected() -> None:
+    """Points that are only counted may be many: memory for all of them would be refused, or take long."""
+    big, long = Term("?Tensor", ("big",)), Term("?Tensor", ("long",))
+    leaves = {big: Leaf("big", shape=(1024, 4096, 65536)), long: Leaf("long", shape=(4, 8192))}
+    evaluator = Evaluator(Facts(Context(leaves=leaves)), Tokens("x"), ())
+    for term in (big, Term("TReduce", ("MAX", 1, long))):
+        with pytest.raises(Reject):
+            evaluator.value(term)

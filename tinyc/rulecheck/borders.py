@@ -5,7 +5,7 @@ A guard that is off by one, or that is missing, lets one instance more through, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from .context import Reject
 from .instantiate import Attempt
@@ -13,7 +13,7 @@ from .parse import Lit
 from .world import World
 
 NUMBERS = 2
-"""Of an instance that are taken to the borders of the guards: limits of the machine first."""
+"""Of an instance that are taken to the borders of the guards; one less beside the limits of the machine that it asks for."""
 
 EFFORT = 90_000
 """Steps of all instances at borders."""
@@ -57,6 +57,16 @@ def last(run: Callable[[int], World], start: int, way: int) -> World | None:
     return None
 
 
+def least(run: Callable[[int], World], numbers: Sequence[int]) -> World | None:
+    """The instance with the first of some numbers that makes one."""
+    for number in numbers:
+        try:
+            return run(number)
+        except Reject:
+            continue
+    return None
+
+
 class Borders:
     """The last instances when a limit of the machine goes down, or one number of an instance up or down. ``effort``: steps that
     may still be taken."""
@@ -69,17 +79,34 @@ class Borders:
         numbers = [
             name for name, value in attempt.free.items() if isinstance(value, int) and _moves(attempt, name)
         ]
-        chosen = [*limits, *attempt.rng.sample(numbers, min(NUMBERS, len(numbers)))][:NUMBERS]
-        start = {**attempt.free, **limits}
+        numbers += attempt.extents
+        count = NUMBERS - bool(limits)
+        chosen = [*limits, *attempt.rng.sample(numbers, min(count, len(numbers)))]
+        start = {**attempt.free, **limits, **attempt.extents}
         for name, way in ((each, way) for each in chosen for way in ((-1,) if each in limits else (1, -1))):
 
             def run(number: int, name: str = name) -> World:
                 self.effort -= len(attempt.case.steps)
                 return make(fixed={**start, name: number}).run()
 
-            found = last(run, start[name], way) if self.effort > 0 else None
+            if self.effort <= 0:
+                return
+            near = _beside(attempt, name) if name in limits else []
+            found = least(run, near) if near else last(run, start[name], way)
             if found is not None:
                 yield found
+
+
+def _beside(attempt: Attempt, limit: str) -> list[int]:
+    """What guards hold a limit against, and the next: there they change their mind."""
+    names = {step.args[2] for step in attempt.case.steps if step.args[:2] == (Lit("limit"), Lit(limit[6:]))}
+    guards = [
+        step
+        for step in attempt.case.steps
+        if step.kind == "primitive" and step.out is None and names & set(step.args)
+    ]
+    values = [attempt.get(arg) for step in guards for arg in step.args if arg not in names]
+    return sorted({each + more for each in values for more in (0, 1)})
 
 
 def _asks(attempt: Attempt, limit: str) -> bool:

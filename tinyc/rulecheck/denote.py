@@ -21,6 +21,9 @@ from .term import Term, Value, axis, is_axis
 LARGEST = 1 << 16
 """Points of all axes of an instance."""
 
+LONGEST = 1 << 11
+"""Points of a reduction, which are taken one by one."""
+
 _GROWING = frozenset(["Expand", "Pad", "View", "Fill"])
 """What makes more elements of few."""
 
@@ -81,11 +84,15 @@ class Evaluator:
 
     def _value(self, term: Term) -> Valued:
         facts, domain = self.facts, self.domain
-        if term.head in _GROWING:
-            shape = facts.extent(term) if term.head == "Fill" else facts.shape(term)
-            if shape is not None and math.prod(shape) > LARGEST:
-                raise Reject  # too many elements
         leaf = facts.context.leaves.get(term)
+        if leaf is not None:
+            made: tuple[int, ...] | None = leaf.shape
+        elif term.head in _GROWING:
+            made = facts.extent(term) if term.head == "Fill" else facts.shape(term)
+        else:
+            made = None
+        if made is not None and math.prod(made) > LARGEST:
+            raise Reject  # too many elements
         if leaf is not None:
             if term.head == "?Expr":
                 shape = tuple(each.args[1] if each in leaf.axes else 1 for each in self.axes)
@@ -117,8 +124,7 @@ class Evaluator:
                 return domain.truth(np.asarray((found >= lo) & (found < hi))[None]), None
             case "Reduce", (op, bound, x):
                 value, mask = self._rows(x, bound)
-                folded = value[..., 0] if value.shape[-1] == 1 else domain.fold(op, facts.dtype(x), value)
-                return folded, None if mask is None else np.asarray(mask.all(axis=-1))
+                return self._folded(op, x, value), None if mask is None else np.asarray(mask.all(axis=-1))
             case "Stream", (bound, score, weight, scale):
                 (s, p), (w, q) = self._rows(score, bound), self._rows(weight, bound)
                 mask = _both(p, q)
@@ -159,14 +165,11 @@ class Evaluator:
         ]
 
     def _moved(self, term: Term) -> Valued | None:
-        facts = self.facts
         match term.head, term.args:
             case "TReduce", (op, count, x):
                 value, mask = self._whole(x)
                 value = value.reshape(*value.shape[: value.ndim - count], -1)
-                folded = (
-                    value[..., 0] if value.shape[-1] == 1 else self.domain.fold(op, facts.dtype(x), value)
-                )
+                folded = self._folded(op, x, value)
                 if mask is not None:
                     mask = np.asarray(mask.reshape(*mask.shape[: mask.ndim - count], -1).all(axis=-1))
                 return folded, mask
@@ -225,6 +228,12 @@ class Evaluator:
         return full, None if mask is None else np.broadcast_to(mask, full.shape)
 
     # ---- expressions ----
+
+    def _folded(self, op: str, x: Term, value: Array) -> Array:
+        """A reduction of elements of ``x`` over the last axis."""
+        if value.shape[-1] > LONGEST:
+            raise Reject  # too many points
+        return value[..., 0] if value.shape[-1] == 1 else self.domain.fold(op, self.facts.dtype(x), value)
 
     def _rows(self, x: Term, bound: tuple[Term, ...]) -> Valued:
         """An expression with its bound axes as one last axis, in their order."""

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tinyc.ir.dtypes import DType, to_bits
 
+from .buffers import WIDEST
 from .context import LEVEL, Leaf, Reject
 from .numbers import Uses, bits_for, integer
 from .parse import Lit, Var
 from .predicates import CHOICES
 from .requests import CORES
-from .schedules import ordered_of, packs, points_of, runs_of
+from .schedules import ordered_of, packs, points_of, runs_of, starved
 from .steps import Step
 from .term import Term, Value, axis, lit, plain
 from .tiling import owned
@@ -30,8 +31,8 @@ SHAPES: tuple[tuple[int, ...], ...] = tuple(
 
 LARGER = ((2, 3, 5), (1, 2, 3, 2), (5,), (4, 3), (2, 1, 1, 3), (6, 2), (2, 2, 2, 2), (1, 5), (3, 1, 4))
 
-LONG = (1, 2, 3, 4, 8, 16, 64, 100, 1024, 65536)
-"""Extents of what is only counted."""
+LONG = (1, 2, 3, 4, 7, 8, 16, 64, 100, 129, 1000, 1024, 4099, 65536)
+"""Extents of what is only counted, also such as no part divides."""
 
 DRAWS = 12
 """Numbers that are drawn for one that guards do not exclude."""
@@ -70,7 +71,7 @@ def _tensor(attempt: Attempt, name: str, uses: Uses) -> Term:
     known_ = shape_wanted(attempt, name) if alike or rng.random() < 0.8 else None
     if alike and rng.random() < 0.12 and all(_of_more(attempt, step, name) for step in alike):
         return _constant(attempt, "Imm", dtype)
-    shape = known_ if known_ is not None else shape_of_number(attempt)
+    shape = known_ if known_ is not None else attempt.stretched(name, shape_of_number(attempt))
     term = Term("?Tensor", (name,))
     context.leaves[term] = Leaf(
         name, dtype, shape, taps=rng.choice((0, 1, 2, 5, 20, 32, 33)), solid=rng.random() < 0.6
@@ -116,8 +117,10 @@ def _any_shape(attempt: Attempt) -> tuple[int, ...]:
         if attempt.rng.random() < 0.5:
             attempt.rng.shuffle(shape)
         return tuple(shape)
-    if attempt.counted and attempt.rng.random() < 0.5:
-        return tuple(attempt.rng.choice(LONG) for _ in range(attempt.rng.randint(1, 3)))
+    if attempt.counted and attempt.rng.random() < 0.75:
+        rank = attempt.rng.randint(1, 3)
+        short = attempt.rng.choice((0, rank - 1))  # few results of long reductions
+        return tuple(attempt.rng.choice((1, 2, 3, 4) if at < short else LONG) for at in range(rank))
     if attempt.level == 2 and attempt.rng.random() < 0.2:
         return attempt.rng.choice(LARGER)
     return SHAPES[number % len(SHAPES)]
@@ -312,6 +315,8 @@ def _ints(attempt: Attempt, name: str, uses: Uses) -> tuple[int, ...]:
     wanted = [step.out for step, _ in uses if step.head == "vec-length" and attempt.bound(step.out)]
     for _ in range(DRAWS if wanted else 1):
         found = _shape(attempt, uses)
+        if any((step.head, position) == ("View", 1) for step, position in uses):
+            found = attempt.stretched(name, found)
         if all(attempt.get(each) == len(found) for each in wanted if each is not None):
             return found
     raise Reject
@@ -348,7 +353,13 @@ def _shape(attempt: Attempt, uses: Uses) -> tuple[int, ...]:
                 case "Ravel", 1:
                     return tuple(facts.high(each) + 1 for each in attempt.get(step.args[0]))
                 case "View", 1:
-                    return rng.choice([*(each for each in SHAPES if each), (129,), (260,)])
+                    points = math.prod(facts._of(attempt.get(step.args[0])))
+                    if rng.random() < 0.2 and (
+                        attempt.counted or points <= 2
+                    ):  # about as many as are too many
+                        points = WIDEST * points + rng.choice((0, 0, 1, -1))
+                        return (max(1, points),)
+                    return rng.choice([each for each in SHAPES if each])
     return shape_of_number(attempt)
 
 
@@ -382,7 +393,11 @@ def satisfying(attempt: Attempt, name: str, step: Step, position: int) -> Value 
         order = ordered_of(*map(attempt.get, step.args[1:4]))
         return None if order is None else order[position - 4]
     if what.value == "pack" and position > 4 and all(map(attempt.bound, step.args[1:5])):
-        blocks = packs(attempt.world, *map(attempt.get, step.args[1:5]))
+        outer, m, n, k = map(attempt.get, step.args[1:5])
+        _shaped(attempt, m, n, k)
+        blocks = packs(attempt.world, outer, m, n, k)
+        if attempt.case.starved:
+            blocks = [each for each in blocks if starved(outer, m, n, k, *each[:2])]
         fits = [
             each
             for each in blocks
@@ -429,6 +444,15 @@ def satisfying(attempt: Attempt, name: str, step: Step, position: int) -> Value 
     if what.value == "elements" and position == 1 and attempt.bound(step.args[2]):
         return rng.choice(same_size(attempt.get(step.args[2])))
     return None
+
+
+def _shaped(attempt: Attempt, *sides: int) -> None:
+    """Now and then a shape of packed blocks that tinyc does not have: some equal parts of each side."""
+    told = attempt.world.context.rows.setdefault("tile-shape", [])
+    if not told and attempt.invents("tile-shape"):
+        rng, alike = attempt.rng, attempt.rng.randint(1, 8)
+        parts = [-(-side // rng.choice((alike, rng.randint(1, 8)))) for side in sides]
+        told.append((attempt.world.context.machine, *parts))
 
 
 def built(attempt: Attempt, sort: str, depth: int) -> Value:

@@ -16,7 +16,7 @@ from .bindings import Bindings
 from .context import IllFormed, Leaf, Reject
 from .denote import filled_axes
 from .generate import DRAWS, GENERATORS, built, satisfying, shape_of_number
-from .machines import less
+from .machines import SCARCE, less, limits_of
 from .order import next_of
 from .parse import Lit, Schema, Var
 from .predicates import VALUES, holds, value_of
@@ -36,8 +36,8 @@ class Attempt(Scope, Bindings):
     """One try. ``number`` counts from 0 and sets how large things are: the first tries are small. ``loose``: whether facts
     may be looser than they need to be, such as a bound that no value reaches. ``opaque``: whether indices and atoms that the
     rule leaves open are opaque too, any integers within assumed bounds. ``lenient``: whether it leaves policies out.
-    ``fixed``: numbers and words that are not chosen; ``free``: all those that nothing else gives; ``limits``: what the machine
-    has less of than others."""
+    ``fixed``: numbers and words that are not chosen; ``free``: all those that nothing else gives; ``extents``: of shapes of which
+    points are only counted, which may be any as well; ``limits``: what there may be less of on a machine."""
 
     def __init__(
         self,
@@ -67,18 +67,20 @@ class Attempt(Scope, Bindings):
             sizes = factors(rng, rng.choice(limits) - rng.choice((0, 1))) if limits else (3, 8, 64, 100)
         elif case.extents and number % 3 == 2:
             sizes = (2, 3, 2, 3, rng.choice(case.extents))
-        Scope.__init__(self, rng, world, level, sizes, case.extents)
+        Scope.__init__(self, rng, world, level, sizes, case.extents, counted)
         Bindings.__init__(self, world.env)
         self.opaque = opaque
         self.loose = loose and number % 4 == 3
         self.world.context.lenient = lenient
         self.world.context.machine = case.machine or ("sm80", "sm90", "cpu")[number % 3]
         self.fixed, self.free = fixed, dict[str, Value]()
-        told = less(self.world.context.machine, random.Random(f"{seed} {number} limits"))
-        self.limits = {name: int(fixed.get(f"limit {name}", size)) for name, size in told.items()}
+        less_ = less(self.world.context.machine, random.Random(f"{seed} {number} limits"))
+        self.world.context.limits.update(less_)
+        every = limits_of(self.world.context)
+        self.limits = {name: int(fixed.get(f"limit {name}", every[name])) for name in SCARCE}
         self.world.context.limits.update(self.limits)
         self.later: list[tuple[Value, Value]] = []
-        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.extents: dict[str, int] = {}
         self.types: Types
 
     def run(self) -> World:
@@ -234,6 +236,17 @@ class Attempt(Scope, Bindings):
             raise Fails("it has no value there")
         env[last.name] = found
         return True
+
+    def stretched(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """A shape with the extents that are fixed, if its points are only counted."""
+        if not self.counted:
+            return shape
+        names = [f"{name} {at}" for at in range(len(shape))]
+        found = {each: int(self.fixed.get(each, size)) for each, size in zip(names, shape, strict=True)}
+        if min(found.values(), default=1) < 1:
+            raise Reject
+        self.extents.update(found)
+        return tuple(found.values())
 
     def bind(self, arg: Arg, value: Value) -> None:
         """Binds a variable, or requires that it be equal."""

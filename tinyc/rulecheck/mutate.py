@@ -122,8 +122,8 @@ def _is_spare(guard: Call, rule: Rule, spare: Collection[str]) -> bool:
 def _nothing_new(changed: Rule, rule: Rule) -> bool:
     """Whether what a rule claims otherwise than before is what its body holds, or what it claims anyway."""
     held = {str(fact) for fact in changed.body}
-    held |= {f"(set {call} {value})" for fact in changed.body if fact.head == "=" and len(fact.args) == 2
-             for call, value in (fact.args, fact.args[::-1])}  # fmt: skip
+    held |= {f"({word} {one} {other})" for fact in changed.body if fact.head == "=" and len(fact.args) == 2
+             for one, other in (fact.args, fact.args[::-1]) for word in ("set", "union")}  # fmt: skip
     if changed.body == rule.body:
         held |= set(map(str, rule.actions))
         claims = [action for action in changed.actions if action not in rule.actions]

@@ -140,6 +140,25 @@ def _about(*options: int) -> Callable[[Attempt, Step], int]:
     return choose
 
 
+def _any_length(attempt: Attempt, step: Step) -> int:
+    """As :func:`_about`, or any: what is left over when it is cut in equal parts hangs on all its digits."""
+    rng, kind = attempt.rng, attempt.rng.random()
+    if attempt.bound(step.args[1]) and rng.random() < 0.25:
+        return int(attempt.get(step.args[1]))  # as many rows as columns
+    if kind < 0.4:
+        return _LENGTHS(attempt, step)
+    if kind < 0.7:
+        return round(2 ** rng.uniform(0, 12))
+    parts = rng.randint(1, 8)  # of whole registers, or about
+    return max(1, parts * rng.choice((6, 16)) * rng.randint(1, 8) + rng.randint(-parts, parts))
+
+
+def _depth(attempt: Attempt, step: Step) -> int:
+    """Products of an element; many where a rule is about blocks that are large."""
+    depths = (4096, 20000, 100000, 1000000)
+    return attempt.rng.choice(depths if attempt.case.starved else (1, 7, 64, 512, *depths))
+
+
 def _border(attempt: Attempt, step: Step) -> int:
     """Near the ends of an index's range."""
     facts = attempt.world.facts
@@ -158,6 +177,7 @@ def _long(attempt: Attempt) -> int:
     )
 
 
+_LENGTHS = _about(1, 4, 16, 24, 32, 64, 96, 100, 144, 192, 240, 256, 512, 1000, 1024, 4096)
 _SCALES = (*(to_bits(each, DType.FP32) for each in (1.0, 2.0, 0.5, 3.0)), 1, INFINITY - 1)
 
 _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
@@ -209,10 +229,10 @@ _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
     ("Product", 4): _choice(1, 17, 64, 100, 128, 200, 256, 300, 512, 1000, 4096),
     ("Product", 5): _choice(0, 1, 1, 2, 2, 4), ("Product", 6): _choice(0, 1, 1, 2, 2, 4),
     ("Packed", 0): _choice(1, 1, 1, 2, 3, 7, 64),
-    ("Packed", 3): _choice(1, 7, 64, 512, 4096, 20000, 100000, 1000000),
-    **{("Packed", k): _about(1, 4, 16, 24, 32, 64, 96, 100, 144, 192, 240, 256, 512, 1000, 1024, 4096) for k in (1, 2)},
-    **{("Walk", k): _choice(1, 16, 33, 64, 128, 200, 1024) for k in (0, 1)}, ("Walk", 2): _choice(8, 16, 64, 96, 128, 256, 512),
-    ("Walk", 3): _choice(1, 8, 16, 64, 96, 128, 256), ("Walk", 4): _choice(2, 2, 4, 1),
+    ("Packed", 3): _depth,
+    **{("Packed", k): _any_length for k in (1, 2)},
+    **{("Walk", k): _choice(1, 16, 33, 64, 128, 200, 1024) for k in (0, 1)}, ("Walk", 2): _about(8, 16, 64, 96, 128, 256, 512),
+    ("Walk", 3): _about(1, 8, 12, 16, 64, 96, 100, 128, 256), ("Walk", 4): _choice(2, 2, 4, 1),
     ("Row", 0): _choice(1, 2, 3, 8, 64, 100, 1024, 4096), ("Row", 1): _choice(1, 2, 4),
     ("Fold", 0): _choice(1, 2, 3, 8, 64, 100, 1024), ("Fold", 1): _choice(2, 31, 64, 256, 1000, 1024, 65536), ("Fold", 2): _choice(1, 2, 4),
     ("top-axis-upto", 1): _upto(0), ("ixs-axes", 1): _upto(0), ("ops-upto", 1): _upto(0),

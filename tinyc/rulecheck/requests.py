@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 CORES = (64, 256)
 """Points that the rows and the columns of a packed product have at least."""
 
+SHALLOW = 64
+"""Products that go into a tile at a time, where its own are fewer: what a part of a sum is measured in."""
+
 
 def asked_cut(world: World, size: int, extent: int, unit: int) -> bool:
     """A side of a problem's tile, what a block takes of a row, or half of what is asked for while that covers the extent."""
@@ -262,16 +265,47 @@ def asked_parts(world: World, r: Term, n: int, x: Term, parts: int) -> bool:
     world.context.note("parts", (r, n, x, parts))
     if not world.context.complete or (r, n, x, parts) in world.context.noted("parts"):
         return True
-    if world.context.assumed.get(("fusible", (r,)), -1) < 0 or not filling(world, r):
-        return False
-    shape, most = world.facts._of(x), limits_of(world.context)["multiprocessors"]
-    results, points = math.prod(shape[: len(shape) - n]), math.prod(shape[len(shape) - n :])
-    tiled = (parts,) in world.rows("split-parts") and any(
-        parts * count <= most and max(4, parts) * 4 * depth <= shape[len(shape) - n]
+    return _whole(world, r) and (_tiled(world, n, x, parts) or _staged(world, n, x, parts))
+
+
+def asked_more(world: World, r: Term, n: int, x: Term, more: int) -> bool:
+    """So many points of the first reduced axis are lacking to cut a reduction with few results in equal parts, and there are
+    more of them than parts."""
+    world.context.note("more", (r, n, x, more))
+    if not world.context.complete or (r, n, x, more) in world.context.noted("more"):
+        return True
+    extent = _first(world, n, x)
+    return _whole(world, r) and any(
+        0 < more < parts < extent and (extent + more) % parts == 0 and _staged(world, n, x, parts)
+        for (parts,) in world.rows("stage-parts")
+    )
+
+
+def _whole(world: World, r: Term) -> bool:
+    """No part of another reduction, and the value of a kernel."""
+    return world.context.assumed.get(("fusible", (r,)), -1) >= 0 and filling(world, r)
+
+
+def _first(world: World, n: int, x: Term) -> int:
+    """The points of the first of the last ``n`` axes."""
+    shape = world.facts._of(x)
+    return shape[len(shape) - n]
+
+
+def _tiled(world: World, n: int, x: Term, parts: int) -> bool:
+    """A sum of few tiles, of which each part is four deep."""
+    most = limits_of(world.context)["multiprocessors"]
+    return (parts,) in world.rows("split-parts") and any(
+        parts * count <= most and max(4, parts) * 4 * max(SHALLOW, depth) <= _first(world, n, x)
         for count, depth in world.context.noted("tiles")
     )
-    staged_ = (parts,) in world.rows("stage-parts") and any(
+
+
+def _staged(world: World, n: int, x: Term, parts: int) -> bool:
+    """A long reduction of few results."""
+    shape, most = world.facts._of(x), limits_of(world.context)["multiprocessors"]
+    results, points = math.prod(shape[: len(shape) - n]), math.prod(shape[len(shape) - n :])
+    return (parts,) in world.rows("stage-parts") and any(
         parts * results <= most and max(least, parts * part) <= points
         for least, part in world.rows("long-reduction")
     )
-    return tiled or staged_

@@ -23,7 +23,7 @@ def factors(rng: random.Random, number: int) -> tuple[int, ...]:
 
 class Scope:
     """``level``: how large things are, 0 to 2; ``sizes``: extents of the axes; ``borders``: numbers that guards hold indices
-    against."""
+    against; ``many``: whether there may be many axes, since points are only counted."""
 
     def __init__(
         self,
@@ -32,12 +32,15 @@ class Scope:
         level: int,
         sizes: Sequence[int] = (2, 3),
         borders: Sequence[int] = (),
+        many: bool = False,
     ) -> None:
-        self.rng, self.world, self.level, self.borders = rng, world, level, borders
+        self.rng, self.world, self.level, self.borders, self.many = rng, world, level, borders, many
         self.pool = self._pool(sizes)
 
     def _pool(self, sizes: Sequence[int]) -> list[Term]:
-        extent = [self.rng.choice(sizes) for _ in range(5)]
+        # the first three differ where they can: the product of the sizes may be what a guard speaks of
+        extent = self.rng.sample(sizes, min(3, len(sizes))) if len(set(sizes)) > 2 else []
+        extent += [self.rng.choice(sizes) for _ in range(5 - len(extent))]
         found = [axis(0, extent[0]), axis(16, extent[2]), axis(1, extent[1])]
         if self.level:
             found += [axis(17, extent[3])]
@@ -47,13 +50,20 @@ class Scope:
                 found.append(axis(16, 2 if extent[2] != 2 else 3))
             if self.rng.random() < 0.2:  # the last of a level
                 found.append(axis(self.rng.choice((15, 31)), extent[3]))
+        if self.many and self.rng.random() < 0.4:  # a role with several axes, and gaps between them
+            taken = {each.args[0] for each in found}
+            more = self.rng.sample(sorted({2, 3, 4, 6} - taken), 2)
+            found += [axis(number, self.rng.choice(sizes)) for number in more]
         return found
 
     @functools.cached_property
     def roles(self) -> Mapping[Term, str]:
         """Each axis of the pool a role in a contraction."""
         order = sorted(self.pool, key=lambda each: each.args)
-        return {each: self.rng.choice(("left", "right", "left", "right", "batch", "")) for each in order}
+        found = {each: self.rng.choice(("left", "right", "left", "right", "batch", "")) for each in order}
+        if self.many and self.rng.random() < 0.5:  # each factor one of its own
+            found.update(zip(order, self.rng.sample(("left", "right"), 2), strict=False))
+        return found
 
     def axes(self) -> list[Term]:
         """Those that there are by now: the pool grows with the shapes that come up."""

@@ -171,6 +171,11 @@ class Case:
         return next((str(arg.value) for arg in named if isinstance(arg, Lit)), "")
 
     @cached_property
+    def starved(self) -> bool:
+        """Whether it is about blocks of a packed product that are few and large."""
+        return any(step.args[:1] == (Lit("starved"),) for step in self.steps)
+
+    @cached_property
     def produced(self) -> Mapping[str, tuple[Step, ...]]:
         """Variable -> the steps that give it a value."""
         found: dict[str, list[Step]] = {}
