@@ -21,6 +21,7 @@ from ..view import Buffer, Item, Way
 from .cases import LOOPS, Case, Held
 from .covers import Cover, least
 from .floors import Floor
+from .inside import INSIDE
 from .scope import Contexts, Open, Scope
 
 PLAIN: Contexts = frozenset([()])
@@ -245,6 +246,8 @@ class Search:
                 continue
             times = len(contexts)
             reads = scope.reads(key, item)
+            if item is INSIDE:
+                reads |= scope.given.again(key, times)
             more = times * scope.seconds(position, number, self.case) if key not in self.free else 0.0
             shunned = scope.at_hand[self.case][position][number] if key != self.root else 0
             for label in labels:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -64,7 +65,13 @@ class Scope:
         self.given = Given(self, self.inside << 1)
         self.cases = Cases(self)
         self.sizes: dict[int, int] = dict.fromkeys(
-            (self.inside, self.given.tileable, *self.given.marks.values()), 0
+            (
+                self.inside,
+                self.given.tileable,
+                *self.given.marks.values(),
+                *itertools.chain(*self.given.times.values()),
+            ),
+            0,
         )
         for name, bit in self.bits.items():
             size = part.inside_bytes if name == INSIDE.payload[0] else problem.bytes(buffers[name])

@@ -9,10 +9,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple, get_args
 
-from ..choice import How, Key, outside
+from ..choice import How, Key, bound_axes, outside
 from ..cost.model import Work, amounts_of, work_of
 from ..cost.schedule import Schedule
-from ..problem import Problem
+from ..problem import Option, Problem
+from ..view import LEVEL, axis_id
 
 HOWS: tuple[How, ...] = get_args(How)
 
@@ -23,12 +24,13 @@ WAYS = 6
 class Once(NamedTuple):
     """A way to compute a value. ``work``: of a kernel, once, beside the last step. ``schedule``: by which its product runs, if it
     tiles one. ``before``, ``inputs``: bytes that it reads of buffers of earlier parts, and of inputs, as far as they are not in its
-    work."""
+    work. ``again``: what of the work each further evaluation of the value does, for another reduction that binds its axes."""
 
     work: Work = Work()
     schedule: Schedule | None = None
     before: float = 0.0
     inputs: float = 0.0
+    again: Work = Work()
 
 
 class _Read(NamedTuple):
@@ -40,13 +42,13 @@ class _Read(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A way to compute a value. ``works``: in each kind of kernel. ``below``: the operands that are rows of the table before it.
-    ``only``: a sequence of sets of names; where those up to this one are barred, an operand can not be had, which can only be
+    """A way to compute a value. ``works``: in each kind of kernel. ``below``: the operands that are rows of the table before it, each
+    with whether it is evaluated again wherever the value is. ``only``: a sequence of sets of names; where those up to this one are barred, an operand can not be had, which can only be
     read. ``read``: what a kernel reads at least for other operands. ``before``: what it does for those that are given to the
     part, in each kind of kernel."""
 
     works: tuple[Work, ...]
-    below: tuple[int, ...]
+    below: tuple[tuple[int, bool], ...]
     only: int
     read: Once
     before: tuple[tuple[tuple[Once, ...], ...], ...]
@@ -103,7 +105,11 @@ def table_of(
                 continue
             works = tuple(problem.work(key, option.item, how) for how in HOWS)
             # of a circle, what comes later is taken for computed
-            below = (place[child] for child in option.children if child in place)
+            below = (
+                (place[child], _again(problem, key, option, child))
+                for child in option.children
+                if child in place
+            )
             others = [child for child in option.children if child not in place]
             only = min(
                 (_only(problem, child, first, len(names)) for child in option.children), default=len(names)
@@ -112,7 +118,7 @@ def table_of(
             options.append(
                 _Step(
                     works,
-                    tuple(each for each in below if each < number),
+                    tuple(each for each in below if each[0] < number),
                     only,
                     least,
                     tuple(before[child] for child in others if child in before),
@@ -120,6 +126,13 @@ def table_of(
             )
         rows.append(_Row(key in made, outside(problem.view.free[key[0]]), tuple(options)))
     return tuple(rows)
+
+
+def _again(problem: Problem, key: Key, option: Option, child: Key) -> bool:
+    """Whether a kernel evaluates an operand wherever it evaluates the value: once for each reduction that binds its axes."""
+    own, bound = problem.view.free[child[0]], frozenset(bound_axes(option.item))
+    inner = {axis for axis in problem.view.free[key[0]] if axis_id(axis) >= LEVEL}
+    return not bound.isdisjoint(own) or inner <= own
 
 
 def _only(problem: Problem, key: Key, first: Mapping[str, int], last: int) -> int:
@@ -155,7 +168,8 @@ def ways_of(table: Table, partial: int) -> Found:
 
 def _together(way: Once) -> Once:
     """With all that it reads in its work: no buffer is of two parts."""
-    return Once(replace(way.work, bytes_read=way.work.bytes_read + way.before + way.inputs), way.schedule)
+    work = replace(way.work, bytes_read=way.work.bytes_read + way.before + way.inputs)
+    return Once(work, way.schedule, again=way.again)
 
 
 def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
@@ -170,9 +184,10 @@ def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
             if isinstance(option, _Read):
                 if not row.made and option.names > barred:
                     ways.append(option.way)
-            elif option.only > barred and all(each in values for each in option.below):
+            elif option.only > barred and all(each in values for each, _ in option.below):
                 beside: list[Once] = []
-                for each in itertools.product(*(values[number] for number in option.below)):
+                below = ([_of(way, again) for way in values[number]] for number, again in option.below)
+                for each in itertools.product(*below):
                     done = _all([option.read, *each])
                     # what computes a sum again takes long enough: of no more than is needed, two are told apart
                     before = [ways[how] for ways in option.before] if done.work == _read(done.work) else []
@@ -180,7 +195,11 @@ def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
                 work = option.works[how]
                 made_here += beside
                 ways += (
-                    each._replace(work=work + each.work, schedule=work.schedule or each.schedule)
+                    each._replace(
+                        work=work + each.work,
+                        schedule=work.schedule or each.schedule,
+                        again=work + each.again,
+                    )
                     for each in beside
                 )
         if ways:
@@ -188,6 +207,11 @@ def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
         if made_here and row.made:
             found[place] = fewest(made_here)
     return found
+
+
+def _of(way: Once, again: bool) -> Once:
+    """What is done for an operand. ``again``: for each evaluation of what is computed from it."""
+    return way if again else way._replace(again=Work())
 
 
 def _read(work: Work) -> Work:
@@ -205,7 +229,8 @@ def _merged(
 ) -> Once:
     """Of each amount the least or most of any of these."""
     work = of_fields(choose, [way.work for way in ways])
-    return Once(work, schedule, choose(way.before for way in ways), choose(way.inputs for way in ways))
+    again = of_fields(choose, [way.again for way in ways])
+    return Once(work, schedule, choose(way.before for way in ways), choose(way.inputs for way in ways), again)
 
 
 def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:
@@ -226,7 +251,7 @@ def _no_more(one: Once, other: Once) -> bool:
 
 
 def _amounts(way: Once) -> tuple[float, ...]:
-    return *amounts_of(way.work), way.before, way.inputs
+    return *amounts_of(way.work), way.before, way.inputs, *amounts_of(way.again)
 
 
 def of_fields(choose: Callable[[Iterable[float]], float], works: Sequence[Work]) -> Work:
