@@ -18,7 +18,7 @@ from ..cost.model import Work
 from ..cost.schedule import Schedule
 from ..pricing import priced
 from ..view import Buffer, Item, Way
-from .cases import LOOPS, Case, Held
+from .cases import LOOPS, PRODUCTS, Case, Held
 from .covers import Cover, least
 from .floors import Floor
 from .inside import INSIDE
@@ -242,7 +242,7 @@ class Search:
             if key in self.free:
                 work = (0.0,) * len(work)
             after = self._after(state, rest, position, number, contexts, held | marks)
-            if after is None:
+            if after is None or not self._able(after):
                 continue
             times = len(contexts)
             reads = scope.reads(key, item)
@@ -282,6 +282,15 @@ class Search:
             last = ordered[0][0] if ordered else -1
             fixed = {place: each for place, each in fixed.items() if scope.circle[place] <= last}
         return State(ordered, tuple(fixed[place] for place in sorted(fixed)), held)
+
+    def _able(self, state: State) -> bool:
+        """Whether a kernel that goes on from a state may be of the case: else it is one of another, where it costs as much."""
+        if not self.filled or self.case.name not in PRODUCTS:
+            return True
+        ahead = 0
+        for position, _ in state.open:
+            ahead |= self.scope.contents[position]
+        return self.case.able(state.held, ahead)
 
     def _circular(self, fixed: Mapping[int, tuple[int, int, Contexts]], start: int) -> bool:
         seen: set[int] = set()

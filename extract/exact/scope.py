@@ -13,7 +13,7 @@ from ..choice import COPYING, How, Key, bound_axes, outside
 from ..cost.model import AMOUNTS, Work, amounts_of, estimates_by_formulas, work_of
 from ..problem import Option, Problem
 from ..view import Item
-from .cases import LOOPS, STREAMS, Case, Cases, Held
+from .cases import LOOPS, STREAMS, Case, Cases, Held, contents
 from .chains import chains, firsts
 from .covers import Covers
 from .dag import components
@@ -375,6 +375,11 @@ class Scope:
             found = tuple((child, frozenset(own)) for child, own in needed.items())
             self._steps[position, number, contexts] = found
         return found
+
+    @cached_property
+    def contents(self) -> Sequence[int]:
+        """See :func:`contents`."""
+        return contents(self)
 
     @cached_property
     def _must(self) -> dict[Key, int]:
