@@ -23,13 +23,13 @@ from .chains import stored
 from .cuts import Cut, cuts
 from .hosts import Hosts
 from .ilp import TOLERANCE
-from .inside import Levels, combined
+from .inside import Levels
 from .mates import regular
 from .parts import parts
 from .proof import Effort, Proof, unproven
 from .relaxed import relaxed
 from .rounded import Picked, rounded
-from .solved import Answer, Meter, Solved, answered
+from .solved import Answer, Meter, Solved, answered, made_levels
 
 SMALL = 300
 """Options of a program that is not cut into parts."""
@@ -56,7 +56,7 @@ def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) 
     best, bound, limit = start, 0.0, ""
     known: dict[tuple[object, ...], Solved | None] = {}
     large = problem.size > SMALL
-    enough, further = CLOSE if large else TOLERANCE, False
+    enough, further = CLOSE if large else TOLERANCE, "FURTHER" in __import__("os").environ
     guide = regular(problem, start) if large else start
     if guide.seconds < best.seconds:
         best = guide
@@ -65,7 +65,7 @@ def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) 
         division, at = parts(problem, at, loosely, further)
         if hasty and any(len(part.options) > LARGE for part in division):
             return start, unproven(problem, start)
-        answers = [answered(hosts, part, known, meter, loosely, further) for part in division]
+        answers = answered(hosts, division, known, meter, loosely, further)
         least, states = _path(answers)
         bound = max(bound, least)
         found = [each.solved for each in answers if each.solved is not None]
@@ -78,7 +78,9 @@ def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) 
         if meter.limit or bound >= best.seconds * (1 - enough):
             break
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound)
-        if len(kept) < len(at):
+        if loosely and not further and "MORE" in __import__("os").environ:
+            further = True
+        elif len(kept) < len(at):
             at = kept
         elif loosely and not further:
             further = True
@@ -146,8 +148,7 @@ def _steps(answer: Answer, before: Iterable[Levels]) -> Mapping[tuple[Levels, Le
     """What a part costs at least, by what is filled; nothing, where it is not known."""
     if answer.solved is not None:
         return answer.solved.bounds
-    after = combined([7] * len(answer.part.made))
-    return {each: 0.0 for each in itertools.product(before, after)}
+    return {each: 0.0 for each in itertools.product(before, made_levels(answer.part))}
 
 
 def _lost(answers: Sequence[Answer], states: Sequence[Levels]) -> list[float]:

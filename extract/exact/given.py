@@ -108,11 +108,7 @@ class Given:
     def _computed(self, name: str, how: How, outer: bool, levels: Levels | None) -> Sequence[Once]:
         """What a kernel does that computes values of ``name``; nothing where it cannot."""
         known = self.part.known[name]
-        level = levels[self.part.given.index(name)] if levels else 0
-        if not level:
-            return known.once.get((0, how, outer), ())
-        kind = known.kinds[level - 1]
-        return known.once.get((kind.partial, how, outer), ()) if outer <= kind.outer else ()
+        return known.done(levels[self.part.given.index(name)] if levels else 0, how, outer)
 
     def allowed(self, reads: int, levels: Levels) -> bool:
         """Whether values of what is given may be computed as in these reads."""

@@ -67,6 +67,11 @@ class Part:
         """What may be filled of what is given."""
         return combined([self.known[name].levels if name in self.known else 2 for name in self.given])
 
+    def lacks(self, levels: Levels) -> bool:
+        """Whether all that is given is lacking at these levels, see :class:`Kind`."""
+        named = zip(self.given, levels, strict=True)
+        return all(name in self.known and self.known[name].lacks(level) for name, level in named)
+
     def charged(self, levels: Levels) -> bool:
         """Whether some of what is computed of what is given, at these levels, is charged where that is made."""
         return any(
@@ -353,7 +358,8 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
         rows.append(tuple(row))
     for name, each in part.known.items():
         places = frozenset(keys[key] for key in each.able if key in keys)
-        rows.append((buffers[name], each.levels, tuple(each.once.items()), places, each.walks))
+        ways = tuple(each.once.items()), tuple(each.lacking.items())
+        rows.append((buffers[name], each.kinds, ways, places, each.walks))
     for each in part.groups.values():
         names = (each.name, *itertools.chain(*each.partial))
         sizes = tuple(map(len, each.partial))

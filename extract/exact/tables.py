@@ -24,20 +24,23 @@ WAYS = 6
 class Once(NamedTuple):
     """A way to compute a value. ``work``: of a kernel, once, beside the last step. ``schedule``: by which its product runs, if it
     tiles one. ``before``, ``inputs``: bytes that it reads of buffers of earlier parts, and of inputs, as far as they are not in its
-    work. ``again``: what of the work each further evaluation of the value does, for another reduction that binds its axes."""
+    work. ``again``: what of the work each further evaluation of the value does, for another reduction that binds its axes.
+    ``plain``: nothing is computed, only read."""
 
     work: Work = Work()
     schedule: Schedule | None = None
     before: float = 0.0
     inputs: float = 0.0
     again: Work = Work()
+    plain: bool = True
 
 
 class _Read(NamedTuple):
-    """A way to read a value from a buffer. ``names``: the first of a table's sets of names that has it; their number where none
+    """A way to read a value from a buffer. ``works``: of that, in each kind of kernel. ``names``: the first of a table's sets of names that has it; their number where none
     has."""
 
     way: Once
+    works: tuple[Work, ...]
     names: int
 
 
@@ -99,11 +102,11 @@ def table_of(
     for number, key in enumerate(keys):
         options: list[_Read | _Step] = []
         for option in problem.options[key]:
+            works = tuple(problem.work(key, option.item, how) for how in HOWS)
             if option.item.head == "Read":
                 name = str(option.item.payload[0])
-                options.append(_Read(read(name), first.get(name, len(names))))
+                options.append(_Read(read(name), works, first.get(name, len(names))))
                 continue
-            works = tuple(problem.work(key, option.item, how) for how in HOWS)
             # of a circle, what comes later is taken for computed
             below = (
                 (place[child], _again(problem, key, option, child))
@@ -183,14 +186,15 @@ def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
         for option in row.options:
             if isinstance(option, _Read):
                 if not row.made and option.names > barred:
-                    ways.append(option.way)
+                    work = option.works[how]
+                    ways.append(option.way._replace(work=work + option.way.work, again=work))
             elif option.only > barred and all(each in values for each, _ in option.below):
                 beside: list[Once] = []
                 below = ([_of(way, again) for way in values[number]] for number, again in option.below)
                 for each in itertools.product(*below):
                     done = _all([option.read, *each])
                     # what computes a sum again takes long enough: of no more than is needed, two are told apart
-                    before = [ways[how] for ways in option.before] if done.work == _read(done.work) else []
+                    before = [ways[how] for ways in option.before] if done.plain else []
                     beside += (_all([done, *more]) for more in itertools.product(*before))
                 work = option.works[how]
                 made_here += beside
@@ -199,6 +203,7 @@ def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
                         work=work + each.work,
                         schedule=work.schedule or each.schedule,
                         again=work + each.again,
+                        plain=each.plain and not any(amounts_of(work)),
                     )
                     for each in beside
                 )
@@ -214,11 +219,6 @@ def _of(way: Once, again: bool) -> Once:
     return way if again else way._replace(again=Work())
 
 
-def _read(work: Work) -> Work:
-    """What it reads alone."""
-    return Work(bytes_read=work.bytes_read)
-
-
 def _all(each: Sequence[Once]) -> Once:
     """What a kernel does at least that does all of these, and may share what they do."""
     return _merged(max, each, next((one.schedule for one in each if one.schedule is not None), None))
@@ -230,14 +230,19 @@ def _merged(
     """Of each amount the least or most of any of these."""
     work = of_fields(choose, [way.work for way in ways])
     again = of_fields(choose, [way.again for way in ways])
-    return Once(work, schedule, choose(way.before for way in ways), choose(way.inputs for way in ways), again)
+    plain = all(way.plain for way in ways)
+    before, inputs = choose(way.before for way in ways), choose(way.inputs for way in ways)
+    return Once(work, schedule, before, inputs, again, plain)
 
 
 def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:
     """A few ways of which each of these does no less than one."""
     kept: list[Once] = []
     for way in sorted(ways, key=_amounts):
-        if not any(other.schedule == way.schedule and _no_more(other, way) for other in kept):
+        if not any(
+            (other.schedule, other.plain) == (way.schedule, way.plain) and _no_more(other, way)
+            for other in kept
+        ):
             kept.append(way)
     while len(kept) > WAYS:
         *kept, one, two = kept
