@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tinyc.ir.folds import Fold
 
-from ..choice import LOOPED, How, Key, Row, tileable
+from ..choice import LOOPED, How, Key, Row
 from ..cost.schedule import Schedule
 from ..view import Item, axis_id
 from .inside import INSIDE
@@ -72,44 +71,6 @@ class Case(NamedTuple):
         if self.name == "rows" and ("base" not in kinds if "copy" in kinds else "inside" not in kinds):
             return False  # a product belongs to one part
         return self.name not in PRODUCTS or bool(kinds & {"base", "reduction", "inside"})
-
-    def able(self, held: Held, ahead: int) -> bool:
-        """Whether a kernel that holds this may be of the kind in the end. ``ahead``: what there may be in what it is still to
-        compute, see :func:`contents`."""
-        if self.name not in PRODUCTS:
-            return True
-        for kind, _ in held:
-            ahead |= KINDS.get(kind, 0)
-        return bool(ahead & WITHIN) or (
-            ahead & (BASE | COPY) == BASE | COPY if self.name == "rows" else bool(ahead & BASE)
-        )
-
-
-BASE, COPY, WITHIN = 1, 2, 4
-"""A contraction that can be tiled by itself, one that can not, and what is computed of what a part is given."""
-
-KINDS = {"base": BASE, "reduction": BASE, "copy": COPY, "inside": WITHIN}
-
-
-def contents(scope: Scope) -> Sequence[int]:
-    """Of each value, by position, which of these there may be in a kernel that computes it."""
-    view, found = scope.problem.view, [0] * len(scope.order)
-    grown = True
-    while grown:  # more than once only where values need each other in a circle
-        grown = False
-        for position, key in enumerate(scope.order):
-            may = 0
-            for option in scope.options[key]:
-                item = option.item
-                if item is INSIDE:
-                    may |= WITHIN
-                elif item.head == "Contract":
-                    may |= BASE if tileable(view, key[0], item) else COPY
-                for child in option.children:
-                    may |= found[scope.position[child]]
-            if may != found[position]:
-                found[position], grown = may, True
-    return found
 
 
 PRODUCTS = ("alone", "beside", "rows")

@@ -18,7 +18,7 @@ from ..cost.model import Work
 from ..cost.schedule import Schedule
 from ..pricing import priced
 from ..view import Buffer, Item, Way
-from .cases import LOOPS, PRODUCTS, Case, Held
+from .cases import LOOPS, Case, Held
 from .covers import Cover, least
 from .floors import Floor
 from .inside import INSIDE
@@ -285,12 +285,8 @@ class Search:
 
     def _able(self, state: State) -> bool:
         """Whether a kernel that goes on from a state may be of the case: else it is one of another, where it costs as much."""
-        if not self.filled or self.case.name not in PRODUCTS:
-            return True
-        ahead = 0
-        for position, _ in state.open:
-            ahead |= self.scope.contents[position]
-        return self.case.able(state.held, ahead)
+        positions = (position for position, _ in state.open)
+        return not self.filled or self.scope.contents.able(self.case, state.held, positions)
 
     def _circular(self, fixed: Mapping[int, tuple[int, int, Contexts]], start: int) -> bool:
         seen: set[int] = set()

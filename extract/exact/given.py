@@ -62,6 +62,15 @@ class Given:
         """The bits of evaluating a value so often in a kernel."""
         return sum(self.times[self._name[key]][: times - 1]) if key in self._name else 0
 
+    def tiles(self, key: Key) -> bool:
+        """Whether a product may be tiled beneath a value."""
+        name = self._name.get(key)
+        if name is None or self.mark(key) & self.tileable:
+            return True
+        known, outer = self.part.known[name], outside(self.problem.view.free[key[0]])
+        every = (*known.once.items(), *known.lacking.items())
+        return any(way.schedule for (_, _, place), ways in every if place == outer for way in ways)
+
     def once(self, reads: int, how: How, levels: Levels | None = None) -> Sequence[Way]:
         """What a kernel does once that computes values of what is given, with these reads: one of these at least. ``levels``: of
         what is given, else those that take least."""

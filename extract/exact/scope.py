@@ -13,8 +13,9 @@ from ..choice import COPYING, How, Key, bound_axes, outside
 from ..cost.model import AMOUNTS, Work, amounts_of, estimates_by_formulas, work_of
 from ..problem import Option, Problem
 from ..view import Item
-from .cases import LOOPS, STREAMS, Case, Cases, Held, contents
+from .cases import LOOPS, STREAMS, Case, Cases, Held
 from .chains import chains, firsts
+from .contents import Contents
 from .covers import Covers
 from .dag import components
 from .given import Given
@@ -377,9 +378,8 @@ class Scope:
         return found
 
     @cached_property
-    def contents(self) -> Sequence[int]:
-        """See :func:`contents`."""
-        return contents(self)
+    def contents(self) -> Contents:
+        return Contents(self)
 
     @cached_property
     def _must(self) -> dict[Key, int]:
