@@ -40,8 +40,12 @@ APART = 1_000
 CLOSE = 0.03
 """A gap of a program in parts with which the search is content."""
 
-LARGE = 500
+LARGE = int(__import__("os").environ.get("LARGE", 500))
 """Options of a part that is put together of others."""
+
+LAUNCHED = 2 / 3
+"""The share of a program's time that its launches take from which on its kernels compute again what they could read: it is looked
+at with more levels from the start."""
 
 
 @uncollected()
@@ -56,8 +60,9 @@ def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) 
     best, bound, limit = start, 0.0, ""
     known: dict[tuple[object, ...], Solved | None] = {}
     large = problem.size > SMALL
-    enough, further = CLOSE if large else TOLERANCE, "FURTHER" in __import__("os").environ
+    enough = CLOSE if large else TOLERANCE
     guide = regular(problem, start) if large else start
+    further = large and len(guide.kernels) * problem.model.hardware.launch > LAUNCHED * guide.seconds
     if guide.seconds < best.seconds:
         best = guide
     at, loosely = cuts(problem, guide) if large else [], large
