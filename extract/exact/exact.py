@@ -40,8 +40,11 @@ APART = 1_000
 CLOSE = 0.03
 """A gap of a program in parts with which the search is content."""
 
-LARGE = int(__import__("os").environ.get("LARGE", 500))
-"""Options of a part that is put together of others."""
+LARGE = 500
+"""Options of a part from which on a search that only tries its start leaves it."""
+
+TOGETHER = 300
+"""Options of a part that is put together of others, at most."""
 
 LAUNCHED = 2 / 3
 """The share of a program's time that its launches take from which on its kernels compute again what they could read: it is looked
@@ -83,9 +86,7 @@ def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) 
         if meter.limit or bound >= best.seconds * (1 - enough):
             break
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound)
-        if loosely and not further and "MORE" in __import__("os").environ:
-            further = True
-        elif len(kept) < len(at):
+        if len(kept) < len(at):
             at = kept
         elif loosely and not further:
             further = True
@@ -187,7 +188,7 @@ def _kept(at: Sequence[Cut], answers: Sequence[Answer], losses: Sequence[float],
     for prices in sorted(kinds, key=lambda prices: (-lost[prices], prices)):
         fewer = kept - set(kinds[prices])
         ends = [-1, *sorted(fewer), len(at)]
-        small = all(sum(sizes[a + 1 : b + 1]) <= LARGE for a, b in itertools.pairwise(ends) if b - a > 1)
+        small = all(sum(sizes[a + 1 : b + 1]) <= TOGETHER for a, b in itertools.pairwise(ends) if b - a > 1)
         if small and lost[prices] >= gap / 10:
             kept = fewer
     return [at[number] for number in sorted(kept)]

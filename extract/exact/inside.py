@@ -94,7 +94,7 @@ def beneath(
     same: Mapping[str, Collection[str]],
     given: Sequence[str],
     further: bool,
-    known: dict[tuple[Table, int], Found],
+    known: dict[tuple[Table, int, int], Found],
     groups: Mapping[str, Beneath],
     unshared: Callable[[str], bool],
 ) -> Beneath:
@@ -135,7 +135,9 @@ def beneath(
         ),
         table_of(problem, keys, made, names),
     )
-    (once, places_able), (lacking, _), (alone, _) = (_known(known, table, len(partial)) for table in tables)
+    (once, places_able), (lacking, _), (alone, _) = (
+        _known(known, table, len(partial), light) for table in tables
+    )
     able = frozenset(keys[place] for place in places_able)
     unread = {
         (how, outer, lacks): [_unread(each) for each in alone[light if lacks else 0, how, outer]]
@@ -154,10 +156,10 @@ def beneath(
     return Beneath(name, partial, kinds, once, lacking, able, walks, counted, light, unread)
 
 
-def _known(known: dict[tuple[Table, int], Found], table: Table, partial: int) -> Found:
-    found = known.get((table, partial))
+def _known(known: dict[tuple[Table, int, int], Found], table: Table, partial: int, light: int) -> Found:
+    found = known.get((table, partial, light))
     if found is None:
-        found = known[table, partial] = ways_of(table, partial)
+        found = known[table, partial, light] = ways_of(table, partial, light)
     return found
 
 

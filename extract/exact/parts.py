@@ -87,7 +87,7 @@ class _Program:
         self,
         problem: Problem,
         cuts: Sequence[tuple[str, ...]] = (),
-        known: dict[tuple[Table, int], Found] | None = None,
+        known: dict[tuple[Table, int, int], Found] | None = None,
     ) -> None:
         """``known``: see :func:`~tinyc.extract.exact.inside.beneath`."""
         self.beneath = {} if known is None else known
@@ -157,7 +157,7 @@ def parts(
     between the parts n and n + 1. ``further``: with more levels of what is made, see :func:`~tinyc.extract.exact.inside.beneath`."""
     outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
     at, mate = list(at), mates(problem) if loosely else {}
-    known: dict[tuple[Table, int], Found] = {}
+    known: dict[tuple[Table, int, int], Found] = {}
     while True:
         program = _Program(problem, [cut.names for cut in at], known)
         ends = [Cut((), ()), *at, Cut(outputs, (0.0,) * len(outputs))]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple, get_args
 
-from ..choice import How, Key, bound_axes, outside
+from ..choice import REDUCING, How, Key, bound_axes, outside
 from ..cost.model import Work, amounts_of, work_of
 from ..cost.schedule import Schedule
 from ..problem import Option, Problem
@@ -25,7 +25,7 @@ class Once(NamedTuple):
     """A way to compute a value. ``work``: of a kernel, once, beside the last step. ``schedule``: by which its product runs, if it
     tiles one. ``before``, ``inputs``: bytes that it reads of buffers of earlier parts, and of inputs, as far as they are not in its
     work. ``again``: what of the work each further evaluation of the value does, for another reduction that binds its axes.
-    ``plain``: nothing is computed, only read."""
+    ``plain``: no sum is computed."""
 
     work: Work = Work()
     schedule: Schedule | None = None
@@ -45,12 +45,13 @@ class _Read(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A way to compute a value. ``works``: in each kind of kernel. ``below``: the operands that are rows of the table before it, each
+    """A way to compute a value. ``works``: in each kind of kernel. ``sums``: whether it is a reduction. ``below``: the operands that are rows of the table before it, each
     with whether it is evaluated again wherever the value is. ``only``: a sequence of sets of names; where those up to this one are barred, an operand can not be had, which can only be
     read. ``read``: what a kernel reads at least for other operands. ``before``: what it does for those that are given to the
     part, in each kind of kernel."""
 
     works: tuple[Work, ...]
+    sums: bool
     below: tuple[tuple[int, bool], ...]
     only: int
     read: Once
@@ -121,6 +122,7 @@ def table_of(
             options.append(
                 _Step(
                     works,
+                    option.item.head in REDUCING,
                     tuple(each for each in below if each[0] < number),
                     only,
                     least,
@@ -155,13 +157,14 @@ def _least_read(problem: Problem, key: Key, read: Callable[[str], Once]) -> Once
     return _merged(min, ways, None)
 
 
-def ways_of(table: Table, partial: int) -> Found:
-    """``partial``: how many sets of names there are after the first, which is always barred."""
+def ways_of(table: Table, partial: int, light: int) -> Found:
+    """``partial``: how many sets of names there are after the first, which is always barred. ``light``: of those, with which
+    hardly anything is computed."""
     once: dict[tuple[int, How, bool], Sequence[Once]] = {}
     able: set[int] = set()
     for read in range(partial + 1):
         for number, how in enumerate(HOWS):
-            found = _done(table, read, number)
+            found = _done(table, read, number, light)
             able |= found.keys()
             for outer in (True, False):
                 there = (ways for place, ways in found.items() if table[place].outer == outer)
@@ -175,7 +178,7 @@ def _together(way: Once) -> Once:
     return Once(work, way.schedule, again=way.again)
 
 
-def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
+def _done(table: Table, barred: int, how: int, light: int) -> Mapping[int, Sequence[Once]]:
     """What a kernel of a kind does at least beside the last step that computes a value that is made, and reads nothing of the sets
     of names up to ``barred``. A value that it cannot compute so is left out."""
     values: dict[int, Sequence[Once]] = {}
@@ -193,8 +196,8 @@ def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
                 below = ([_of(way, again) for way in values[number]] for number, again in option.below)
                 for each in itertools.product(*below):
                     done = _all([option.read, *each])
-                    # what computes a sum again takes long enough: of no more than is needed, two are told apart
-                    before = [ways[how] for ways in option.before] if done.plain else []
+                    # what computes a sum again takes long enough, and is charged where it is made with all that it needs
+                    before = [ways[how] for ways in option.before] if done.plain and barred < light else []
                     beside += (_all([done, *more]) for more in itertools.product(*before))
                 work = option.works[how]
                 made_here += beside
@@ -203,7 +206,7 @@ def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
                         work=work + each.work,
                         schedule=work.schedule or each.schedule,
                         again=work + each.again,
-                        plain=each.plain and not any(amounts_of(work)),
+                        plain=each.plain and not option.sums,
                     )
                     for each in beside
                 )
