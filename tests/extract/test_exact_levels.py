@@ -39,7 +39,7 @@ def divided() -> tuple[Problem, list[Part]]:
 def answers(divided: tuple[Problem, list[Part]]) -> list[Answer]:
     problem, division = divided
     meter, known = Meter(ENOUGH), dict[tuple[object, ...], Solved | None]()
-    return [answered(Hosts(problem), part, known, meter, True) for part in division]
+    return answered(Hosts(problem), division, known, meter, True)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_what_a_sum_is_added_to_is_read_beside_it(later: bool) -> None:
     size = 4 * 16 * 64
     for number, each in enumerate(found):
         counted = 0 if later and not number else size
-        reading = [way for way in each.once[0, "loops", True] if not way.work.ops]
+        reading = [way for way in each.once[0, "loops", True] if way.work.ops < 16 * 64 * 64]  # no sum
         assert [way.work.bytes_read for way in reading] == [size + counted]  # h W, and what it is added to
     (again,) = found[0].once[1, "loops", True]  # h W is computed again
     assert again.work.bytes_read == (0 if later else size)
