@@ -55,9 +55,9 @@ class Contents:
         ahead = 0
         for position in positions:
             ahead |= self.found[position]
-        if ahead & WITHIN:
-            return True
         kinds = dict(held)
+        if ahead & WITHIN or "inside" in kinds:
+            return True
         if case.name != "rows":
             return bool(ahead & self.bases) or "base" in kinds or "reduction" in kinds
         # a product that is tiled, and the same at other points of the rows that are kept
