@@ -106,6 +106,8 @@ def table_of(
             works = tuple(problem.work(key, option.item, how) for how in HOWS)
             if option.item.head == "Read":
                 name = str(option.item.payload[0])
+                if problem.view.buffers[name].arg is not None and not unshared(name):
+                    works = (Work(),) * len(HOWS)  # a kernel may have it for itself
                 options.append(_Read(read(name), works, first.get(name, len(names))))
                 continue
             # of a circle, what comes later is taken for computed
