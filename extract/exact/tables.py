@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple, get_args
 
 from ..choice import REDUCING, How, Key, bound_axes, outside
-from ..cost.model import Work, amounts_of, work_of
+from ..cost.model import AMOUNTS, Work, amounts_of, work_of
 from ..cost.schedule import Schedule
 from ..problem import Option, Problem
 from ..view import LEVEL, axis_id
@@ -261,9 +261,24 @@ def _no_more(one: Once, other: Once) -> bool:
 
 
 def _amounts(way: Once) -> tuple[float, ...]:
-    return *amounts_of(way.work), way.before, way.inputs, *amounts_of(way.again)
+    return *_apart(way.work), way.before, way.inputs, *_apart(way.again)
+
+
+OPS, EPILOGUE = map(AMOUNTS.index, ("ops", "epilogue_ops"))
+
+
+def _apart(work: Work) -> list[float]:
+    """Its amounts, with operations without those of the epilogue: of two kernels with as many, the one with fewer in its epilogue
+    costs more."""
+    amounts = list(amounts_of(work))
+    amounts[OPS] -= amounts[EPILOGUE]
+    return amounts
 
 
 def of_fields(choose: Callable[[Iterable[float]], float], works: Sequence[Work]) -> Work:
     """Of each field the least or most of any of these."""
-    return work_of([choose(each) for each in zip(*map(amounts_of, works), strict=True)]) if works else Work()
+    if not works:
+        return Work()
+    amounts = [choose(each) for each in zip(*map(_apart, works), strict=True)]
+    amounts[OPS] += amounts[EPILOGUE]
+    return work_of(amounts)
