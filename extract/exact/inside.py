@@ -131,7 +131,7 @@ def beneath(
             table_of(
                 problem, keys, made, names, here_, _before(problem, values, given, groups, barred), unshared
             )
-            for barred in ({}, same)
+            for barred in ({}, same if further else {})
         ),
         table_of(problem, keys, made, names),
     )

@@ -358,8 +358,8 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
         rows.append(tuple(row))
     for name, each in part.known.items():
         places = frozenset(keys[key] for key in each.able if key in keys)
-        ways = tuple(each.once.items()), tuple(each.lacking.items())
-        rows.append((buffers[name], each.kinds, ways, places, each.walks))
+        done = tuple(each.once.items()), tuple(each.lacking.items())
+        rows.append((buffers[name], each.kinds, done, places, each.walks))
     for each in part.groups.values():
         names = (each.name, *itertools.chain(*each.partial))
         sizes = tuple(map(len, each.partial))

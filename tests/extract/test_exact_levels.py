@@ -296,7 +296,8 @@ def test_of_as_many_operations_fewer_in_the_epilogue_are_no_less() -> None:
 
 def test_what_the_part_is_given_is_lacking_at_levels_of_its_own(divided: tuple[Problem, list[Part]]) -> None:
     """Where x + h W is had from h W, and x is not filled either, x is computed as well."""
-    _, division = divided
+    problem, plain = divided
+    division, _ = parts(problem, [Cut(part.given, part.prices) for part in plain[1:]], True, True)
     more = 0
     for part in division:
         for each in part.groups.values():
