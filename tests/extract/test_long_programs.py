@@ -41,7 +41,8 @@ def test_a_long_program_is_not_dearer_than_all_greedy_passes_find(
     assert found.proof.gap <= CLOSE
 
 
-def test_a_rough_start_that_leaves_large_parts_is_not_searched_from() -> None:
+def test_a_rough_start_that_leaves_large_parts_is_not_searched_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tinyc.extract.exact.exact.LARGE", 100)
     traced = blocks(4, 64, 128, "fp16")
     problem, greedy = chosen_from(traced, "sm80")
     start = rough(problem)
