@@ -328,18 +328,24 @@ class Problem:
             own = self.model.seconds(work)
             return own, 0.0, own - self.model.seconds(as_copy(work))
         own = self.model.seconds(self._guessed(key, item, "scanned" if self.scans else "tiled"))
-        if product and self.tiling:
-            # a product as loops: of few results, most of the machine stands idle as it does where they are tiles
-            turns = self._guessed(key, item)
-            outer = (axis for axis in self.view.free[key[0]] if axis_id(axis) < LEVEL)
-            shape = [axis_extent(axis) for axis in sorted(outer, key=axis_id)]
-            idle = self.model.kernel(self.spread(turns + turns, shape, {})) - self.model.kernel(turns + turns)
-            own += max(0.0, idle)
+        if product:
+            own += self._standing(key, self._guessed(key, item))
         if item.head != "Contract":
             return own, 0.0, 0.0
-        loops = self.model.seconds(self._guessed(key, item, "loops"))
+        turns = self._guessed(key, item, "loops")
+        loops = self.model.seconds(turns) + self._standing(key, turns)
         own = max(own, self._scheduled(key, item))
         return own, max(loops - own, 0.0), 0.0
+
+    def _standing(self, key: Key, turns: Work) -> float:
+        """What a product as loops takes more because most of the machine stands idle, of few results, as it does where they
+        are tiles."""
+        if not self.tiling:
+            return 0.0
+        outer = (axis for axis in self.view.free[key[0]] if axis_id(axis) < LEVEL)
+        shape = [axis_extent(axis) for axis in sorted(outer, key=axis_id)]
+        idle = self.model.kernel(self.spread(turns + turns, shape, {})) - self.model.kernel(turns + turns)
+        return max(0.0, idle)
 
     def idle(self, shape: Sequence[int]) -> float:
         """The threads that keep the machine busy over those that the points of ``shape`` have work for, at least 1."""

@@ -21,6 +21,7 @@ from ..view import Buffer, Item, Way
 from .cases import LOOPS, Case, Held
 from .covers import Cover, least
 from .floors import Floor
+from .inside import INSIDE
 from .scope import Contexts, Open, Scope
 
 PLAIN: Contexts = frozenset([()])
@@ -241,10 +242,12 @@ class Search:
             if key in self.free:
                 work = (0.0,) * len(work)
             after = self._after(state, rest, position, number, contexts, held | marks)
-            if after is None:
+            if after is None or not self._able(after):
                 continue
             times = len(contexts)
             reads = scope.reads(key, item)
+            if item is INSIDE:
+                reads |= scope.given.again(key, times)
             more = times * scope.seconds(position, number, self.case) if key not in self.free else 0.0
             shunned = scope.at_hand[self.case][position][number] if key != self.root else 0
             for label in labels:
@@ -279,6 +282,11 @@ class Search:
             last = ordered[0][0] if ordered else -1
             fixed = {place: each for place, each in fixed.items() if scope.circle[place] <= last}
         return State(ordered, tuple(fixed[place] for place in sorted(fixed)), held)
+
+    def _able(self, state: State) -> bool:
+        """Whether a kernel that goes on from a state may be of the case: else it is one of another, where it costs as much."""
+        positions = (position for position, _ in state.open)
+        return not self.filled or self.scope.contents.able(self.case, state.held, positions)
 
     def _circular(self, fixed: Mapping[int, tuple[int, int, Contexts]], start: int) -> bool:
         seen: set[int] = set()

@@ -23,13 +23,13 @@ from .chains import stored
 from .cuts import Cut, cuts
 from .hosts import Hosts
 from .ilp import TOLERANCE
-from .inside import Levels, combined
+from .inside import Levels
 from .mates import regular
 from .parts import parts
 from .proof import Effort, Proof, unproven
 from .relaxed import relaxed
 from .rounded import Picked, rounded
-from .solved import Answer, Meter, Solved, answered
+from .solved import Answer, Meter, Solved, answered, made_levels
 
 SMALL = 300
 """Options of a program that is not cut into parts."""
@@ -41,7 +41,14 @@ CLOSE = 0.03
 """A gap of a program in parts with which the search is content."""
 
 LARGE = 500
-"""Options of a part that is put together of others."""
+"""Options of a part from which on a search that only tries its start leaves it."""
+
+TOGETHER = 300
+"""Options of a part that is put together of others, at most."""
+
+LAUNCHED = 2 / 3
+"""The share of a program's time that its launches take from which on its kernels compute again what they could read: it is looked
+at with more levels from the start."""
 
 
 @uncollected()
@@ -56,8 +63,9 @@ def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) 
     best, bound, limit = start, 0.0, ""
     known: dict[tuple[object, ...], Solved | None] = {}
     large = problem.size > SMALL
-    enough, further = CLOSE if large else TOLERANCE, False
+    enough = CLOSE if large else TOLERANCE
     guide = regular(problem, start) if large else start
+    further = large and len(guide.kernels) * problem.model.hardware.launch > LAUNCHED * guide.seconds
     if guide.seconds < best.seconds:
         best = guide
     at, loosely = cuts(problem, guide) if large else [], large
@@ -65,7 +73,7 @@ def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) 
         division, at = parts(problem, at, loosely, further)
         if hasty and any(len(part.options) > LARGE for part in division):
             return start, unproven(problem, start)
-        answers = [answered(hosts, part, known, meter, loosely, further) for part in division]
+        answers = answered(hosts, division, known, meter, loosely, further)
         least, states = _path(answers)
         bound = max(bound, least)
         found = [each.solved for each in answers if each.solved is not None]
@@ -146,8 +154,7 @@ def _steps(answer: Answer, before: Iterable[Levels]) -> Mapping[tuple[Levels, Le
     """What a part costs at least, by what is filled; nothing, where it is not known."""
     if answer.solved is not None:
         return answer.solved.bounds
-    after = combined([7] * len(answer.part.made))
-    return {each: 0.0 for each in itertools.product(before, after)}
+    return {each: 0.0 for each in itertools.product(before, made_levels(answer.part))}
 
 
 def _lost(answers: Sequence[Answer], states: Sequence[Levels]) -> list[float]:
@@ -181,7 +188,7 @@ def _kept(at: Sequence[Cut], answers: Sequence[Answer], losses: Sequence[float],
     for prices in sorted(kinds, key=lambda prices: (-lost[prices], prices)):
         fewer = kept - set(kinds[prices])
         ends = [-1, *sorted(fewer), len(at)]
-        small = all(sum(sizes[a + 1 : b + 1]) <= LARGE for a, b in itertools.pairwise(ends) if b - a > 1)
+        small = all(sum(sizes[a + 1 : b + 1]) <= TOGETHER for a, b in itertools.pairwise(ends) if b - a > 1)
         if small and lost[prices] >= gap / 10:
             kept = fewer
     return [at[number] for number in sorted(kept)]

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..choice import How, Key, outside
+from ..cost.model import Work, amounts_of, work_of
 from ..cost.schedule import Schedule
 from ..view import LEVEL, axis_id
 from .inside import Levels
@@ -20,13 +21,17 @@ if TYPE_CHECKING:
 PRODUCT = frozenset({"flops", "vector_flops", "tf32_flops", "values"})
 """What a product does that is tiled."""
 
+TIMES = 8
+"""Evaluations of a value in a kernel that are counted at most."""
+
 Way = tuple[tuple[float, ...], Schedule | None]
 """Amounts of a scope's fields, and the schedule by which a product is tiled, if one is."""
 
 
 class Given:
     """Of a scope. ``marks``: a bit for each buffer that is given and place, at the kernel's output axes or within reductions,
-    where a kernel computes its values; ``tileable``: one for values beneath which a product may be tiled."""
+    where a kernel computes its values; ``tileable``: one for values beneath which a product may be tiled; ``times``: of each
+    buffer, one for each evaluation after the first."""
 
     def __init__(self, scope: Scope, first: int) -> None:
         """``first``: the first bit that is free."""
@@ -34,6 +39,11 @@ class Given:
         self.tileable = first
         places = itertools.product(self.part.known, (True, False))
         self.marks = {place: first << number for number, place in enumerate(places, 1)}
+        last = first << len(self.marks)
+        self.times: dict[str, list[int]] = {}
+        for name in self.part.known:
+            self.times[name] = [last << number for number in range(1, TIMES)]
+            last = self.times[name][-1]
         self._name = {key: name for name, each in self.part.known.items() for key in each.able}
         self._levels: dict[tuple[int, How], tuple[Sequence[int], Sequence[Levels]]] = {}
         self._once: dict[tuple[int, How, Levels | None], Sequence[Way]] = {}
@@ -48,6 +58,19 @@ class Given:
         bits = self.tileable if sum(axis_id(axis) < LEVEL for axis in free) > 1 else 0
         return bits | (self.marks[self._name[key], outside(free)] if key in self._name else 0)
 
+    def again(self, key: Key, times: int) -> int:
+        """The bits of evaluating a value so often in a kernel."""
+        return sum(self.times[self._name[key]][: times - 1]) if key in self._name else 0
+
+    def tiles(self, key: Key) -> bool:
+        """Whether a product may be tiled beneath a value."""
+        name = self._name.get(key)
+        if name is None or self.mark(key) & self.tileable:
+            return True
+        known, outer = self.part.known[name], outside(self.problem.view.free[key[0]])
+        every = (*known.once.items(), *known.lacking.items())
+        return any(way.schedule for (_, _, place), ways in every if place == outer for way in ways)
+
     def once(self, reads: int, how: How, levels: Levels | None = None) -> Sequence[Way]:
         """What a kernel does once that computes values of what is given, with these reads: one of these at least. ``levels``: of
         what is given, else those that take least."""
@@ -61,6 +84,10 @@ class Given:
                     # a row is kept of what is at the output axes
                     kept = outer or how != "rows" or rows
                     more = self._computed(name, how if kept else "tiled", outer, levels)
+                    if not outer:
+                        more = [
+                            _often(way, sum(bool(kinds & each) for each in self.times[name])) for way in more
+                        ]
                     ways = [_both(way, each) for way in ways for each in more]
             known = [(self.scope.amounts(way.work), way.schedule) for way in fewest(ways)]
             self._once[kinds, how, levels] = known
@@ -85,16 +112,12 @@ class Given:
 
     @cached_property
     def _all(self) -> int:
-        return sum(self.marks.values())
+        return sum(self.marks.values()) + sum(map(sum, self.times.values()))
 
     def _computed(self, name: str, how: How, outer: bool, levels: Levels | None) -> Sequence[Once]:
         """What a kernel does that computes values of ``name``; nothing where it cannot."""
         known = self.part.known[name]
-        level = levels[self.part.given.index(name)] if levels else 0
-        if not level:
-            return known.once.get((0, how, outer), ())
-        kind = known.kinds[level - 1]
-        return known.once.get((kind.partial, how, outer), ()) if outer <= kind.outer else ()
+        return known.done(levels[self.part.given.index(name)] if levels else 0, how, outer)
 
     def allowed(self, reads: int, levels: Levels) -> bool:
         """Whether values of what is given may be computed as in these reads."""
@@ -142,6 +165,13 @@ class Given:
     def _read(self) -> int:
         fields = self.scope.fields
         return fields.index("bytes_read") if "bytes_read" in fields else -1
+
+
+def _often(way: Once, times: int) -> Once:
+    """With so many evaluations after the first."""
+    again = amounts_of(way.again)
+    more = work_of([times * amount for amount in again]) if times and any(again) else Work()
+    return way._replace(work=way.work + more)
 
 
 def _both(one: Once, two: Once) -> Once:

@@ -28,11 +28,13 @@ Levels = tuple[int, ...]
 class Kind(NamedTuple):
     """How later parts do without a buffer. ``partial``: the first of :attr:`Beneath.partial` of which some kernel reads what it is
     made of; their number where none does. ``outer``: some kernel computes its values at its own output axes, and not within
-    reductions only. ``deep``: some of what those kernels compute is charged in an earlier part."""
+    reductions only. ``deep``: some of what those kernels compute is charged in an earlier part. ``lacking``: nor is what the
+    part is given, or what is as good as it, for kinds that tell: those in which hardly anything else is computed."""
 
     partial: int
     outer: bool
     deep: bool
+    lacking: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,27 +48,41 @@ class Beneath:
         kinds: how later parts may do without it.
         once: where ``partial`` is read from some place on, for each kind of kernel, and place, at the kernel's output axes or
             within reductions: what a kernel does, one of these at least.
+        lacking: the same where what the part is given is neither filled nor had from what is as good as it or partial sums.
         able: the values that can be computed without reading ``name``.
         walks: how a kernel runs that holds a Stream beneath, at its output axes.
         counted: the values of which ``once`` knows, by what they are.
         light: so many of ``partial``, the first, are such that hardly anything is computed from them.
         further: what a kernel of a part after the next does that computes a value for another that is not filled, one of these at
-            least: what it reads of inputs, and of what is beneath earlier parts, is left out.
+            least: what it reads of inputs, and of what is beneath earlier parts, is left out. For each kind of kernel and place, and
+            whether what is as good as it and partial sums are not read.
     """
 
     name: str
     partial: tuple[tuple[str, ...], ...] = ()
     kinds: tuple[Kind, ...] = ()
     once: Mapping[tuple[int, How, bool], Sequence[Once]] = field(default_factory=dict)
+    lacking: Mapping[tuple[int, How, bool], Sequence[Once]] = field(default_factory=dict)
     able: frozenset[Key] = frozenset()
     walks: frozenset[Schedule] = frozenset()
     counted: frozenset[str] = frozenset()
     light: int = 0
-    further: Mapping[tuple[How, bool], Sequence[Once]] = field(default_factory=dict)
+    further: Mapping[tuple[How, bool, bool], Sequence[Once]] = field(default_factory=dict)
 
     @property
     def levels(self) -> int:
         return 1 + len(self.kinds)
+
+    def lacks(self, level: int) -> bool:
+        """Whether nothing is filled at a level from which the value is had with hardly any work."""
+        return level > 0 and self.kinds[level - 1].partial >= self.light
+
+    def done(self, level: int, how: How, outer: bool) -> Sequence[Once]:
+        """What a kernel does that computes a value, one of these at least; nothing where it cannot. ``level``: 0 of that which
+        takes least."""
+        kind = self.kinds[level - 1] if level else Kind(0, True, True)
+        once = self.lacking if kind.lacking else self.once
+        return once.get((kind.partial, how, outer), ()) if outer <= kind.outer else ()
 
 
 def beneath(
@@ -78,7 +94,7 @@ def beneath(
     same: Mapping[str, Collection[str]],
     given: Sequence[str],
     further: bool,
-    known: dict[tuple[Table, int], Found],
+    known: dict[tuple[Table, int, int], Found],
     groups: Mapping[str, Beneath],
     unshared: Callable[[str], bool],
 ) -> Beneath:
@@ -109,33 +125,41 @@ def beneath(
         fresh = tuple(sorted(sources - own.union(*partial)))
         partial += (fresh,) if fresh else ()
         keys = sorted({*keys, *more}, key=problem.bit.__getitem__)
-    before = _before(problem, values, given, groups)
+    names, here_ = (own, *partial), frozenset(buffers)
     tables = (
-        table_of(problem, keys, made, (own, *partial), frozenset(buffers), before, unshared),
-        table_of(problem, keys, made, (own, *partial)),
+        *(
+            table_of(
+                problem, keys, made, names, here_, _before(problem, values, given, groups, barred), unshared
+            )
+            for barred in ({}, same if further else {})
+        ),
+        table_of(problem, keys, made, names),
     )
-    (once, places_able), (alone, _) = (_known(known, table, len(partial)) for table in tables)
+    (once, places_able), (lacking, _), (alone, _) = (
+        _known(known, table, len(partial), light) for table in tables
+    )
     able = frozenset(keys[place] for place in places_able)
     unread = {
-        (how, outer): [_unread(each) for each in alone[0, how, outer]]
-        for how, outer in itertools.product(HOWS, (True, False))
+        (how, outer, lacks): [_unread(each) for each in alone[light if lacks else 0, how, outer]]
+        for how, outer, lacks in itertools.product(HOWS, (True, False), (True, False))
     }
     places = {outside(view.free[key[0]]) for key in able} or {True}
     kinds = tuple(
-        Kind(read, outer, deep)
-        for read, outer, deep in itertools.product(
-            range(len(partial) + 1), sorted(places, reverse=True), (True, False)
+        Kind(read, outer, deep, lacks)
+        for read, outer, deep, lacks in itertools.product(
+            range(len(partial) + 1), sorted(places, reverse=True), (True, False), (False, True)
         )
+        if not lacks or (read < light and once != lacking)
     )
     walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
-    return Beneath(name, partial, kinds, once, able, walks, counted, light, unread)
+    return Beneath(name, partial, kinds, once, lacking, able, walks, counted, light, unread)
 
 
-def _known(known: dict[tuple[Table, int], Found], table: Table, partial: int) -> Found:
-    found = known.get((table, partial))
+def _known(known: dict[tuple[Table, int, int], Found], table: Table, partial: int, light: int) -> Found:
+    found = known.get((table, partial, light))
     if found is None:
-        found = known[table, partial] = ways_of(table, partial)
+        found = known[table, partial, light] = ways_of(table, partial, light)
     return found
 
 
@@ -145,10 +169,15 @@ def _unread(way: Once) -> Once:
 
 
 def _before(
-    problem: Problem, values: Mapping[str, Sequence[Key]], given: Sequence[str], groups: Mapping[str, Beneath]
+    problem: Problem,
+    values: Mapping[str, Sequence[Key]],
+    given: Sequence[str],
+    groups: Mapping[str, Beneath],
+    barred: Mapping[str, Collection[str]],
 ) -> Mapping[Key, tuple[tuple[Once, ...], ...]]:
     """What a kernel does at least, in each kind of kernel, that has a value of what is given for another: it reads it, or computes
-    it. Only of those of which something is known."""
+    it. Only of those of which something is known. ``barred``: of what is given, buffers that it does not
+    read, nor what is as good as they are."""
     found: dict[Key, tuple[tuple[Once, ...], ...]] = {}
     for name in given:
         group = groups.get(name)
@@ -158,7 +187,7 @@ def _before(
             reads = [
                 problem.view.buffers[str(option.item.payload[0])]
                 for option in problem.options[key]
-                if option.item.head == "Read"
+                if option.item.head == "Read" and option.item.payload[0] not in barred.get(name, ())
             ]
             sizes = [problem.bytes(buffer) if buffer.arg is None else 0 for buffer in reads]
             ways: list[tuple[Once, ...]] = []
@@ -167,7 +196,7 @@ def _before(
                 # of what is kept of a row, some is computed as it is where none is
                 kinds: tuple[How, ...] = (how, "tiled") if how == "rows" else (how,)
                 for kind in kinds if key in group.able else ():
-                    there += group.further[kind, outside(problem.view.free[key[0]])]
+                    there += group.further[kind, outside(problem.view.free[key[0]]), name in barred]
                 ways.append(fewest(there))
             if all(ways):
                 found[key] = tuple(ways)

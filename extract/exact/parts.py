@@ -67,6 +67,11 @@ class Part:
         """What may be filled of what is given."""
         return combined([self.known[name].levels if name in self.known else 2 for name in self.given])
 
+    def lacks(self, levels: Levels) -> bool:
+        """Whether all that is given is lacking at these levels, see :class:`Kind`."""
+        named = zip(self.given, levels, strict=True)
+        return all(name in self.known and self.known[name].lacks(level) for name, level in named)
+
     def charged(self, levels: Levels) -> bool:
         """Whether some of what is computed of what is given, at these levels, is charged where that is made."""
         return any(
@@ -82,7 +87,7 @@ class _Program:
         self,
         problem: Problem,
         cuts: Sequence[tuple[str, ...]] = (),
-        known: dict[tuple[Table, int], Found] | None = None,
+        known: dict[tuple[Table, int, int], Found] | None = None,
     ) -> None:
         """``known``: see :func:`~tinyc.extract.exact.inside.beneath`."""
         self.beneath = {} if known is None else known
@@ -152,7 +157,7 @@ def parts(
     between the parts n and n + 1. ``further``: with more levels of what is made, see :func:`~tinyc.extract.exact.inside.beneath`."""
     outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
     at, mate = list(at), mates(problem) if loosely else {}
-    known: dict[tuple[Table, int], Found] = {}
+    known: dict[tuple[Table, int, int], Found] = {}
     while True:
         program = _Program(problem, [cut.names for cut in at], known)
         ends = [Cut((), ()), *at, Cut(outputs, (0.0,) * len(outputs))]
@@ -353,7 +358,8 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
         rows.append(tuple(row))
     for name, each in part.known.items():
         places = frozenset(keys[key] for key in each.able if key in keys)
-        rows.append((buffers[name], each.levels, tuple(each.once.items()), places, each.walks))
+        done = tuple(each.once.items()), tuple(each.lacking.items())
+        rows.append((buffers[name], each.kinds, done, places, each.walks))
     for each in part.groups.values():
         names = (each.name, *itertools.chain(*each.partial))
         sizes = tuple(map(len, each.partial))

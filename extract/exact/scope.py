@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -14,6 +15,7 @@ from ..problem import Option, Problem
 from ..view import Item
 from .cases import LOOPS, STREAMS, Case, Cases, Held
 from .chains import chains, firsts
+from .contents import Contents
 from .covers import Covers
 from .dag import components
 from .given import Given
@@ -64,7 +66,13 @@ class Scope:
         self.given = Given(self, self.inside << 1)
         self.cases = Cases(self)
         self.sizes: dict[int, int] = dict.fromkeys(
-            (self.inside, self.given.tileable, *self.given.marks.values()), 0
+            (
+                self.inside,
+                self.given.tileable,
+                *self.given.marks.values(),
+                *itertools.chain(*self.given.times.values()),
+            ),
+            0,
         )
         for name, bit in self.bits.items():
             size = part.inside_bytes if name == INSIDE.payload[0] else problem.bytes(buffers[name])
@@ -368,6 +376,10 @@ class Scope:
             found = tuple((child, frozenset(own)) for child, own in needed.items())
             self._steps[position, number, contexts] = found
         return found
+
+    @cached_property
+    def contents(self) -> Contents:
+        return Contents(self)
 
     @cached_property
     def _must(self) -> dict[Key, int]:

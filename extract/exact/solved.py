@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -126,18 +127,25 @@ class Answer:
 
 def answered(
     hosts: Hosts,
-    part: Part,
+    division: Sequence[Part],
     known: dict[tuple[object, ...], Solved | None],
     meter: Meter,
     loosely: bool,
     further: bool = False,
-) -> Answer:
-    """The solution of a part; of those that are equal, one is solved."""
-    form, keys, buffers = canonical(hosts.problem, part)
-    form = (loosely, further, *form)
-    if known.get(form) is None:
-        known[form] = _solved(hosts, part, keys, buffers, meter, loosely)
-    return Answer(part, keys, buffers, known[form])
+) -> list[Answer]:
+    """The solutions of parts; of those that are equal, one is solved. Those of which there are most come first: where the effort
+    does not reach for all, it is for most of the program."""
+    forms = [canonical(hosts.problem, part) for part in division]
+    names = [(loosely, further, *form) for form, _, _ in forms]
+    count = Counter(names)
+    for number in sorted(range(len(forms)), key=lambda number: -count[names[number]]):
+        name, (_, keys, buffers) = names[number], forms[number]
+        if known.get(name) is None and not meter.limit:
+            known[name] = _solved(hosts, division[number], keys, buffers, meter, loosely)
+    return [
+        Answer(part, keys, buffers, known.get(name))
+        for part, (_, keys, buffers), name in zip(division, forms, names, strict=True)
+    ]
 
 
 def _solved(
@@ -184,8 +192,12 @@ def _solved(
 
 def _states(part: Part) -> Iterator[tuple[Levels, Levels]]:
     """What may be filled of what a part is given, and of what it makes."""
-    ends = [group_of(part, name).levels if name in part.targets else 1 for name in part.made]
-    yield from itertools.product(part.levels, combined(ends))
+    yield from itertools.product(part.levels, made_levels(part))
+
+
+def made_levels(part: Part) -> list[Levels]:
+    """What may be filled of what a part makes."""
+    return combined([group_of(part, name).levels if name in part.targets else 1 for name in part.made])
 
 
 def _weighed(scope: Scope, meter: Meter) -> tuple[dict[str, Columns], dict[str, float]] | None:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple, get_args
 
-from ..choice import How, Key, outside
-from ..cost.model import Work, amounts_of, work_of
+from ..choice import REDUCING, How, Key, bound_axes, outside
+from ..cost.model import AMOUNTS, Work, amounts_of, work_of
 from ..cost.schedule import Schedule
-from ..problem import Problem
+from ..problem import Option, Problem
+from ..view import LEVEL, axis_id
 
 HOWS: tuple[How, ...] = get_args(How)
 
@@ -23,30 +24,35 @@ WAYS = 6
 class Once(NamedTuple):
     """A way to compute a value. ``work``: of a kernel, once, beside the last step. ``schedule``: by which its product runs, if it
     tiles one. ``before``, ``inputs``: bytes that it reads of buffers of earlier parts, and of inputs, as far as they are not in its
-    work."""
+    work. ``again``: what of the work each further evaluation of the value does, for another reduction that binds its axes.
+    ``plain``: no sum is computed."""
 
     work: Work = Work()
     schedule: Schedule | None = None
     before: float = 0.0
     inputs: float = 0.0
+    again: Work = Work()
+    plain: bool = True
 
 
 class _Read(NamedTuple):
-    """A way to read a value from a buffer. ``names``: the first of a table's sets of names that has it; their number where none
+    """A way to read a value from a buffer. ``works``: of that, in each kind of kernel. ``names``: the first of a table's sets of names that has it; their number where none
     has."""
 
     way: Once
+    works: tuple[Work, ...]
     names: int
 
 
 class _Step(NamedTuple):
-    """A way to compute a value. ``works``: in each kind of kernel. ``below``: the operands that are rows of the table before it.
-    ``only``: a sequence of sets of names; where those up to this one are barred, an operand can not be had, which can only be
+    """A way to compute a value. ``works``: in each kind of kernel. ``sums``: whether it is a reduction. ``below``: the operands that are rows of the table before it, each
+    with whether it is evaluated again wherever the value is. ``only``: a sequence of sets of names; where those up to this one are barred, an operand can not be had, which can only be
     read. ``read``: what a kernel reads at least for other operands. ``before``: what it does for those that are given to the
     part, in each kind of kernel."""
 
     works: tuple[Work, ...]
-    below: tuple[int, ...]
+    sums: bool
+    below: tuple[tuple[int, bool], ...]
     only: int
     read: Once
     before: tuple[tuple[tuple[Once, ...], ...], ...]
@@ -97,13 +103,19 @@ def table_of(
     for number, key in enumerate(keys):
         options: list[_Read | _Step] = []
         for option in problem.options[key]:
+            works = tuple(problem.work(key, option.item, how) for how in HOWS)
             if option.item.head == "Read":
                 name = str(option.item.payload[0])
-                options.append(_Read(read(name), first.get(name, len(names))))
+                if problem.view.buffers[name].arg is not None and not unshared(name):
+                    works = (Work(),) * len(HOWS)  # a kernel may have it for itself
+                options.append(_Read(read(name), works, first.get(name, len(names))))
                 continue
-            works = tuple(problem.work(key, option.item, how) for how in HOWS)
             # of a circle, what comes later is taken for computed
-            below = (place[child] for child in option.children if child in place)
+            below = (
+                (place[child], _again(problem, key, option, child))
+                for child in option.children
+                if child in place
+            )
             others = [child for child in option.children if child not in place]
             only = min(
                 (_only(problem, child, first, len(names)) for child in option.children), default=len(names)
@@ -112,7 +124,8 @@ def table_of(
             options.append(
                 _Step(
                     works,
-                    tuple(each for each in below if each < number),
+                    option.item.head in REDUCING,
+                    tuple(each for each in below if each[0] < number),
                     only,
                     least,
                     tuple(before[child] for child in others if child in before),
@@ -120,6 +133,13 @@ def table_of(
             )
         rows.append(_Row(key in made, outside(problem.view.free[key[0]]), tuple(options)))
     return tuple(rows)
+
+
+def _again(problem: Problem, key: Key, option: Option, child: Key) -> bool:
+    """Whether a kernel evaluates an operand wherever it evaluates the value: once for each reduction that binds its axes."""
+    own, bound = problem.view.free[child[0]], frozenset(bound_axes(option.item))
+    inner = {axis for axis in problem.view.free[key[0]] if axis_id(axis) >= LEVEL}
+    return not bound.isdisjoint(own) or inner <= own
 
 
 def _only(problem: Problem, key: Key, first: Mapping[str, int], last: int) -> int:
@@ -139,13 +159,14 @@ def _least_read(problem: Problem, key: Key, read: Callable[[str], Once]) -> Once
     return _merged(min, ways, None)
 
 
-def ways_of(table: Table, partial: int) -> Found:
-    """``partial``: how many sets of names there are after the first, which is always barred."""
+def ways_of(table: Table, partial: int, light: int) -> Found:
+    """``partial``: how many sets of names there are after the first, which is always barred. ``light``: of those, with which
+    hardly anything is computed."""
     once: dict[tuple[int, How, bool], Sequence[Once]] = {}
     able: set[int] = set()
     for read in range(partial + 1):
         for number, how in enumerate(HOWS):
-            found = _done(table, read, number)
+            found = _done(table, read, number, light)
             able |= found.keys()
             for outer in (True, False):
                 there = (ways for place, ways in found.items() if table[place].outer == outer)
@@ -155,10 +176,11 @@ def ways_of(table: Table, partial: int) -> Found:
 
 def _together(way: Once) -> Once:
     """With all that it reads in its work: no buffer is of two parts."""
-    return Once(replace(way.work, bytes_read=way.work.bytes_read + way.before + way.inputs), way.schedule)
+    work = replace(way.work, bytes_read=way.work.bytes_read + way.before + way.inputs)
+    return Once(work, way.schedule, again=way.again)
 
 
-def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
+def _done(table: Table, barred: int, how: int, light: int) -> Mapping[int, Sequence[Once]]:
     """What a kernel of a kind does at least beside the last step that computes a value that is made, and reads nothing of the sets
     of names up to ``barred``. A value that it cannot compute so is left out."""
     values: dict[int, Sequence[Once]] = {}
@@ -169,18 +191,25 @@ def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
         for option in row.options:
             if isinstance(option, _Read):
                 if not row.made and option.names > barred:
-                    ways.append(option.way)
-            elif option.only > barred and all(each in values for each in option.below):
+                    work = option.works[how]
+                    ways.append(option.way._replace(work=work + option.way.work, again=work))
+            elif option.only > barred and all(each in values for each, _ in option.below):
                 beside: list[Once] = []
-                for each in itertools.product(*(values[number] for number in option.below)):
+                below = ([_of(way, again) for way in values[number]] for number, again in option.below)
+                for each in itertools.product(*below):
                     done = _all([option.read, *each])
-                    # what computes a sum again takes long enough: of no more than is needed, two are told apart
-                    before = [ways[how] for ways in option.before] if done.work == _read(done.work) else []
+                    # what computes a sum again takes long enough, and is charged where it is made with all that it needs
+                    before = [ways[how] for ways in option.before] if done.plain and barred < light else []
                     beside += (_all([done, *more]) for more in itertools.product(*before))
                 work = option.works[how]
                 made_here += beside
                 ways += (
-                    each._replace(work=work + each.work, schedule=work.schedule or each.schedule)
+                    each._replace(
+                        work=work + each.work,
+                        schedule=work.schedule or each.schedule,
+                        again=work + each.again,
+                        plain=each.plain and not option.sums,
+                    )
                     for each in beside
                 )
         if ways:
@@ -190,9 +219,9 @@ def _done(table: Table, barred: int, how: int) -> Mapping[int, Sequence[Once]]:
     return found
 
 
-def _read(work: Work) -> Work:
-    """What it reads alone."""
-    return Work(bytes_read=work.bytes_read)
+def _of(way: Once, again: bool) -> Once:
+    """What is done for an operand. ``again``: for each evaluation of what is computed from it."""
+    return way if again else way._replace(again=Work())
 
 
 def _all(each: Sequence[Once]) -> Once:
@@ -205,14 +234,20 @@ def _merged(
 ) -> Once:
     """Of each amount the least or most of any of these."""
     work = of_fields(choose, [way.work for way in ways])
-    return Once(work, schedule, choose(way.before for way in ways), choose(way.inputs for way in ways))
+    again = of_fields(choose, [way.again for way in ways])
+    plain = all(way.plain for way in ways)
+    before, inputs = choose(way.before for way in ways), choose(way.inputs for way in ways)
+    return Once(work, schedule, before, inputs, again, plain)
 
 
 def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:
     """A few ways of which each of these does no less than one."""
     kept: list[Once] = []
     for way in sorted(ways, key=_amounts):
-        if not any(other.schedule == way.schedule and _no_more(other, way) for other in kept):
+        if not any(
+            (other.schedule, other.plain) == (way.schedule, way.plain) and _no_more(other, way)
+            for other in kept
+        ):
             kept.append(way)
     while len(kept) > WAYS:
         *kept, one, two = kept
@@ -226,9 +261,24 @@ def _no_more(one: Once, other: Once) -> bool:
 
 
 def _amounts(way: Once) -> tuple[float, ...]:
-    return *amounts_of(way.work), way.before, way.inputs
+    return *_apart(way.work), way.before, way.inputs, *_apart(way.again)
+
+
+OPS, EPILOGUE = map(AMOUNTS.index, ("ops", "epilogue_ops"))
+
+
+def _apart(work: Work) -> list[float]:
+    """Its amounts, with operations without those of the epilogue: of two kernels with as many, the one with fewer in its epilogue
+    costs more."""
+    amounts = list(amounts_of(work))
+    amounts[OPS] -= amounts[EPILOGUE]
+    return amounts
 
 
 def of_fields(choose: Callable[[Iterable[float]], float], works: Sequence[Work]) -> Work:
     """Of each field the least or most of any of these."""
-    return work_of([choose(each) for each in zip(*map(amounts_of, works), strict=True)]) if works else Work()
+    if not works:
+        return Work()
+    amounts = [choose(each) for each in zip(*map(_apart, works), strict=True)]
+    amounts[OPS] += amounts[EPILOGUE]
+    return work_of(amounts)

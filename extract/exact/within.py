@@ -103,6 +103,9 @@ class Unfilled:
     def at(self, level: int, given: Levels) -> list[Within]:
         """The ways at a level from 1, and at these of what is given."""
         kind, charged = self.group.kinds[level - 1], self.scope.part.charged(given)
+        tells = any(each.lacking and each.partial == kind.partial for each in self.group.kinds)
+        if tells and kind.lacking != self.scope.part.lacks(given):
+            return []
         return [
             way
             for way in self.ways[given][level - 1]

@@ -138,10 +138,12 @@ def test_what_is_found_before_the_steps_end_is_kept(name: str) -> None:
     problem, _ = problem_of(name, "sm80")
     part, hosts, steps = whole(problem), Hosts(problem), 1_000_000
     meter = Meter(Effort(60.0, steps))
-    all_of_it = answered(hosts, part, {}, meter, False).solved
+    all_of_it = answered(hosts, [part], {}, meter, False)[0].solved
     spent = steps - meter.steps
-    last = answered(hosts, part, {}, Meter(Effort(60.0, spent)), False).solved  # ends with the last kernel
-    half = answered(hosts, part, {}, Meter(Effort(60.0, spent // 2)), False).solved
+    last = answered(hosts, [part], {}, Meter(Effort(60.0, spent)), False)[
+        0
+    ].solved  # ends with the last kernel
+    half = answered(hosts, [part], {}, Meter(Effort(60.0, spent // 2)), False)[0].solved
     assert all_of_it is not None and last is not None and half is not None
     assert (last.cost, last.bounds) == (all_of_it.cost, all_of_it.bounds)
     launch = problem.model.hardware.launch

@@ -41,13 +41,26 @@ def test_a_long_program_is_not_dearer_than_all_greedy_passes_find(
     assert found.proof.gap <= CLOSE
 
 
-def test_a_rough_start_that_leaves_large_parts_is_not_searched_from() -> None:
+def test_a_rough_start_that_leaves_large_parts_is_not_searched_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tinyc.extract.exact.exact.LARGE", 100)
     traced = blocks(4, 64, 128, "fp16")
     problem, greedy = chosen_from(traced, "sm80")
     start = rough(problem)
     assert start is not None
-    assert start.seconds > 2 * greedy.seconds
+    assert start.seconds > 1.3 * greedy.seconds
     choice, proof = exact(problem, start, EFFORT, hasty=True)
     assert choice is start
     assert proof.bound == 0
     assert proof.kernels == 0
+
+
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_small_layers_cost_no_more_in_two_bytes_than_in_four(blocks: int) -> None:
+    """Products of fp16 as loops were thought to keep all of a GPU busy, however few results they have: the greedy choice computed
+    them again and again (5,666 us of 16 blocks, where fp32 takes 527)."""
+    seconds = {}
+    for dtype in ("fp16", "fp32"):
+        function, shapes = transformer(blocks, 32, 64)
+        program = tinyc.trace(function, **{name: tinyc.spec(dtype, shape) for name, shape in shapes.items()})
+        seconds[dtype] = chosen_from(program, "sm80")[1].seconds
+    assert seconds["fp16"] < 1.5 * seconds["fp32"]
