@@ -410,14 +410,18 @@ def satisfying(attempt: Attempt, name: str, step: Step, position: int) -> Value 
     if what.value == "staged" and position > 3:
         return rng.choice((2, 4, 1, 0) if position == 4 else (0, 0, 1))
     if what.value == "halved" and position == 2 and attempt.bound(step.args[1]):
-        return max(1, attempt.get(step.args[1]) // rng.choice((1, 1, 2, 4)))
+        return max(1, attempt.get(step.args[1]) // rng.choice((1, 1, 1, 1, 2, 4)))
     if what.value == "parts-of" and position > 3 and all(map(attempt.bound, step.args[1:4])):
         choices = [
             own for halves in owned(attempt.world, *map(attempt.get, step.args[1:4])) for own in halves
         ]
         known = [attempt.get(arg) if attempt.bound(arg) else None for arg in step.args[4:]]
         fitting = [own for own in choices if all(a in (None, b) for a, b in zip(known, own, strict=True))]
-        return rng.choice(fitting)[position - 4] if fitting else None
+        return (
+            fitting[rng.randrange(len(fitting)) if rng.random() < 0.5 else 0][position - 4]
+            if fitting
+            else None
+        )
     if what.value == "fit" and position == 1 and attempt.bound(step.args[2]) and rng.random() < 0.5:
         return max(1, attempt.get(step.args[2]) * 8 // rng.choice((1, 8, 8, 16, 24, 32, 40, 48, 64)))
     if what.value == "asked-core" and position == 2:
