@@ -8,6 +8,7 @@ ground facts, primitives, and named predicates.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from .denote_words import BUILTIN
@@ -39,15 +40,17 @@ def expand(schema: Schema, facts: Sequence[Call], how: str = "meaning", policy: 
     flat = Flat(schema, names={each: Var(each) for each in variables(facts)})
     flat.add(facts)
     found: list[Case] = []
-    queue: list[tuple[Case, dict[Step, tuple[str, ...]]]] = []
+    queue: list[tuple[Case, dict[Step, tuple[str, ...]], frozenset[Step]]] = []
     first = flat.done()
     if first is not None:
-        queue.append((first, {}))
+        queue.append((first, {}, frozenset()))
     number = 0
     steps = 0
     while queue and len(found) < MAX_CASES and steps < MAX_STEPS:
         steps += 1
-        case, depths = queue.pop(0)
+        case, depths, opened = queue.pop(0)
+        if opened & set(case.steps):  # what it stands for is among the steps already
+            case = replace(case, steps=tuple(each for each in case.steps if each not in opened), memo={})
         open_step = next((each for each in case.steps if _is_open(schema, each)), None)
         if open_step is None:
             same = merged(schema, case)
@@ -70,7 +73,8 @@ def expand(schema: Schema, facts: Sequence[Call], how: str = "meaning", policy: 
             if more is not None:
                 below = (*above, open_step.head) if origin else above
                 fresh = {each: below for each in more.steps if each not in known}
-                queue.append((more, {**depths, **fresh}))
+                again = (*opened, open_step) if open_step.kind == "relation" else opened
+                queue.append((more, {**depths, **fresh}, frozenset(map(flat.found, again))))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -282,6 +282,11 @@ class Flat:
             arg = self.same[arg.name]
         return arg
 
+    def found(self, step: Step) -> Step:
+        """``step``, with one name for what is equal."""
+        out = None if step.out is None else self.find(step.out)
+        return replace(step, args=tuple(map(self.find, step.args)), out=out)
+
     def unite(self, a: Arg, b: Arg) -> None:
         a, b = self.find(a), self.find(b)
         if a == b:
@@ -360,15 +365,7 @@ class Flat:
     def done(self, unfolded: tuple[str, ...] = ()) -> Case | None:
         """The case; None if it can never hold."""
         self._merge()
-        steps = [
-            Step(
-                each.kind,
-                each.head,
-                tuple(map(self.find, each.args)),
-                None if each.out is None else self.find(each.out),
-            )
-            for each in self.steps
-        ]
+        steps = [self.found(each) for each in self.steps]
         sorts: dict[str, str] = {}
         for name, sort in self.sorts.items():
             root = self.find(Var(name))
