@@ -186,11 +186,11 @@ class _Flash:
 
     def copied(self, statement: CpAsync) -> list[str]:
         ring, tile = self.ring(statement.ring), statement.tile
-        call = f"copy_{self.named[ring.name]}({_spaced(tile)}, {self.slot(ring, tile) or 0});"
+        call = f"copy_{self.named[ring.name]}({tile.expression}, {self.slot(ring, tile) or 0});"
         if tile.var is None:
             return [call]  # of the queries
         inside = tile.var not in (FIRST, LAST) and tile.offset == 0
-        return [call] if inside else [f"if ({_spaced(tile)} < {LAST}) {call}"]
+        return [call] if inside else [f"if ({tile.expression} < {LAST}) {call}"]
 
     def ring(self, name: str) -> Ring:
         return next(ring for ring in self.kernel.rings if ring.name == name)
@@ -370,13 +370,8 @@ class _Flash:
         ]
 
 
-def _spaced(tile: Tile) -> str:
-    """As an expression."""
-    return str(tile) if not tile.var or not tile.offset else f"{tile.var} + {tile.offset}"
-
-
 def _factor(tile: Tile) -> str:
-    return f"({_spaced(tile)})" if tile.var and tile.offset else _spaced(tile)
+    return f"({tile.expression})" if tile.var and tile.offset else tile.expression
 
 
 def _flat(statements: Sequence[WalkStatement]) -> list[WalkStatement]:

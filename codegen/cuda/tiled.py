@@ -205,7 +205,7 @@ class _Tiled:
 
     def copied(self, group: Sequence[CpAsync]) -> list[str]:
         tile = group[0].tile
-        number = _spaced(tile)
+        number = tile.expression
         rings = {ring.name: ring for ring in self.kernel.rings}
         return self.where_there(
             tile, [f"copy_{each.ring}({number}, {self.slot(rings[each.ring], tile)});" for each in group]
@@ -217,7 +217,7 @@ class _Tiled:
             return calls if tile.offset < self.kernel.tiles else []
         if tile.offset == 0:
             return calls
-        return [f"if ({_spaced(tile)} < {self.kernel.tiles}) {{", *(f"  {line}" for line in calls), "}"]
+        return [f"if ({tile.expression} < {self.kernel.tiles}) {{", *(f"  {line}" for line in calls), "}"]
 
     def slot(self, ring: Ring, tile: Tile) -> str:
         """Bytes from the ring's first slot to that of the tile."""
@@ -231,7 +231,7 @@ class _Tiled:
         offsets = sorted({tile.offset for tile in tiles if tile.var == loop.var})
         lines = [
             f"int {', '.join(f'slot{offset} = {offset % stages}' for offset in offsets)};"
-            f"  // of tiles {', '.join(_spaced(Tile(offset, loop.var)) for offset in offsets)}",
+            f"  // of tiles {', '.join(Tile(offset, loop.var).expression for offset in offsets)}",
         ]
         lines += ["#pragma unroll 1", f"for (int {loop.var} = 0; {loop.var} < {loop.count}; ++{loop.var}) {{"]
         lines += [f"  {line}" for line in self.all(loop.body)]
@@ -311,11 +311,6 @@ def _as_said(product: TiledProduct) -> TiledProduct:
     kind = StGlobalVec if product.parts is None else KeepRows
     width = next(each.width for each in statements if isinstance(each, kind))
     return replace(product, lhs=lhs, rhs=rhs, width=width)
-
-
-def _spaced(tile: Tile) -> str:
-    """As an expression."""
-    return str(tile) if not tile.var or not tile.offset else f"{tile.var} + {tile.offset}"
 
 
 def _flat(statements: Sequence[Statement]) -> list[Statement]:

@@ -103,8 +103,9 @@ def _check_sizes(kernel: WalkKernel) -> None:
 
 @dataclass
 class _Run(Rings):
-    """``first``: tile of the block, ``tiles``: one more than its last. ``held``: what the registers of scores hold, of which tile. ``counted``, ``weighed``: so many tiles. ``alone``: the tokens of
-    :class:`Totals` and of what was weighed last, by name. ``shares``: their token. ``walking``: in a walk."""
+    """``first``: tile of the block, ``tiles``: one more than its last. ``held``: what the registers of scores hold, of which tile, and
+    ``token``: what it gave. ``counted``, ``weighed``: so many tiles. ``last``: the tokens of what was counted and weighed last, by these
+    words. ``shares``, ``epilogue``: their tokens. ``walking``: in a walk."""
 
     kernel: WalkKernel = field(kw_only=True)
     first: int = field(kw_only=True)
@@ -156,7 +157,7 @@ class _Run(Rings):
             case Shares():
                 self.share(statement, values)
             case Exponentials():
-                self.raise_(statement, values)
+                self.exponentiate(statement, values)
             case Weigh():
                 self.weigh(statement, values)
             case Epilogue():
@@ -234,7 +235,7 @@ class _Run(Rings):
         token = self.key(statement.out_token, values)
         self.shares = self.produce(token, token[1])
 
-    def raise_(self, statement: Exponentials, values: dict[str, int]) -> None:
+    def exponentiate(self, statement: Exponentials, values: dict[str, int]) -> None:
         tile = self.tile(statement.tile, values)
         self.use(statement.in_token, values, self.token, "the last product")
         self.holds("scores", tile)

@@ -23,6 +23,11 @@ class Tile:
     def at(self, values: dict[str, int]) -> int:
         return self.offset + (values[self.var] if self.var else 0)
 
+    @property
+    def expression(self) -> str:
+        """In a source: ``k + 1``."""
+        return f"{self.var} + {self.offset}" if self.var and self.offset else str(self)
+
     def __str__(self) -> str:
         if self.var is None:
             return str(self.offset)
