@@ -14,6 +14,7 @@ from ..pricing import priced
 from ..problem import Option, Problem
 from ..relaxation import Pass
 from ..view import Item, Way
+from .separators import separators
 
 ELEMENTWISE = frozenset({"Unary", "Binary", "Select", "Cast"})
 
@@ -67,9 +68,14 @@ def _behind(problem: Problem, name: str, other: str) -> bool:
     )
 
 
+SEPARATED = 1.1
+"""What a choice costs at most, as often as another, with which a program is cut in more places instead."""
+
+
 def regular(problem: Problem, choice: Choice) -> Choice:
     """Like ``choice``, but with layers that read alike: the last of a chain of mates is stored where another one is. Or the
-    greedy choice with no rows of a product kept, which it keeps here and there, if that costs less so."""
+    greedy choice with no rows of a product kept, which it keeps here and there, if that costs less so. With what separates the
+    layers stored (``separators.py``), if that costs hardly more."""
     mate = mates(problem)
     guides = [_lasts(problem, mate, choice)]
     plain = problem.without_rows()
@@ -80,14 +86,31 @@ def regular(problem: Problem, choice: Choice) -> Choice:
         found = tuple(kernel for kernel in again if kernel is not None)
         if len(found) == len(kernels):
             guides.append(Choice(found, sum(kernel.seconds for kernel in found)))
-    return min(guides, key=lambda guide: guide.seconds)
+    best = min(guides, key=lambda guide: guide.seconds)
+    apart = Pass(problem, _filled(best) | _between_layers(problem, mate)).solve()
+    return best if apart is None or apart.seconds > SEPARATED * best.seconds else apart
+
+
+def _between_layers(problem: Problem, mate: Mapping[str, str]) -> frozenset[str]:
+    """Buffers of what separates layers, the last of their mates."""
+    view, between = problem.view, frozenset(separators(problem))
+    return frozenset(
+        name
+        for name, buffer in view.buffers.items()
+        if buffer.arg is None and not between.isdisjoint(view.origin(way.root) for way in buffer.ways)
+        if last(mate, name) == name
+    )
 
 
 def _lasts(problem: Problem, mate: Mapping[str, str], choice: Choice) -> Choice:
-    filled = frozenset(kernel.buffer.cls for kernel in choice.kernels)
+    filled = _filled(choice)
     old = frozenset(name for name in filled if name in mate)
     new = frozenset(last(mate, name) for name in old)
     return Pass(problem, filled - old | new, old - new).solve() or choice
+
+
+def _filled(choice: Choice) -> frozenset[str]:
+    return frozenset(kernel.buffer.cls for kernel in choice.kernels)
 
 
 def lifted(
