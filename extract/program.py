@@ -101,7 +101,7 @@ def extract_program(
     problem = _problem(program, view, model)
     best = _begun(program, problem, wrong) if effort and problem.size > LONG else None
     proved = None if best is None else _proved(program, view, best, effort, wrong, finished, hasty=True)
-    if proved is None or proved[3].gap > CLOSE:
+    if proved is None or (proved[3].gap > CLOSE and proved[3].limit != "parts"):  # a search that was cut off
         best = _cheapest(program, problem, wrong)
         if best is None:
             return Found(None, {}, malformed, None)

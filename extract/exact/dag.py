@@ -6,6 +6,7 @@ need it. Nothing here knows of tensors: ``ilp.py`` solves such problems, ``exact
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -122,6 +123,33 @@ def components(edges: Mapping[_Name, frozenset[_Name]]) -> Iterator[tuple[_Name,
                     part.append(open_.pop())
                     waiting.discard(part[-1])
                 yield tuple(part)
+
+
+def floor(dag: Dag) -> float:
+    """What every solution costs at least; infinite where there is none. Of what a node needs, only the dearest is counted: so much
+    must be had for any of it (Knuth, "A Generalization of Dijkstra's Algorithm", 1977)."""
+    found: dict[str, float] = {}
+    missing: dict[tuple[str, int], int] = {}
+    users: dict[str, list[tuple[str, int]]] = {}
+    queue: list[tuple[float, str]] = []
+    for name, nodes in dag.classes.items():
+        for number, node in enumerate(nodes):
+            missing[name, number] = len(node.needs)
+            for need in node.needs:
+                users.setdefault(need, []).append((name, number))
+            if not node.needs:
+                queue.append((node.cost, name))
+    heapq.heapify(queue)
+    while queue:
+        cost, name = heapq.heappop(queue)
+        if name in found:
+            continue
+        found[name] = cost
+        for user in users.get(name, ()):
+            missing[user] -= 1
+            if not missing[user] and user[0] not in found:  # the dearest of its needs is the last
+                heapq.heappush(queue, (cost + dag.classes[user[0]][user[1]].cost, user[0]))
+    return max((found.get(root, float("inf")) for root in dag.roots), default=0.0)
 
 
 # ---- greedy ---------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ..choice import Choice, Kernel
 from ..problem import Problem
 from ..uncollected import uncollected
+from .bounds import Ends
 from .chains import stored
 from .cuts import Cut, cuts
 from .hosts import Hosts
@@ -105,9 +106,9 @@ def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) 
         time.perf_counter() - began,
         len(answers),
         len({id(answer.solved) for answer in answers}),
-        sum(answer.weighed for answer in known.values() if answer),
-        sum(answer.variables for answer in known.values() if answer),
-        sum(answer.cuts for answer in known.values() if answer),
+        sum(each.weighed for each in known.values() if each),
+        sum(answer.variables for each in known.values() if each for answer in each.bounds.answers),
+        sum(answer.cuts for each in known.values() if each for answer in each.bounds.answers),
         "" if optimal else limit or "parts",
     )
     return best, proof
@@ -117,11 +118,25 @@ def _path(answers: Sequence[Answer], apart: bool = False) -> tuple[float, list[L
     """What the parts cost at least together, and what is filled at each cut where that is attained. ``apart``: of two cuts one
     after the other, all is filled at one at least.
 
-    Whatever the whole program does, at each cut it fills some of the buffers, and each part does at least what that takes."""
+    Whatever the whole program does, at each cut it fills some of the buffers, and each part does at least what that takes. Only
+    what is on a path that may be the cheapest is worked out."""
+    while True:
+        total, states = _cheapest(answers, apart)
+        ends = zip([(), *states], states, strict=False)
+        pairs = [(each.solved.bounds, at) for each, at in zip(answers, ends, strict=True) if each.solved]
+        unknown = [(bounds, at) for bounds, at in pairs if not bounds.known(at)]
+        if not unknown:
+            return total, states
+        for bounds, at in unknown:
+            bounds.solve(at)
+
+
+def _cheapest(answers: Sequence[Answer], apart: bool) -> tuple[float, list[Levels]]:
+    """The same, of what is known so far."""
     least: dict[Levels, tuple[float, list[Levels]]] = {(): (0.0, [])}
     for each in answers:
         found: dict[Levels, tuple[float, list[Levels]]] = {}
-        for (before, after), seconds in _steps(each, least).items():
+        for (before, after), seconds in _steps(each, least):
             if before in least and not (apart and any(before) and any(after)):
                 total, passed = least[before]
                 if after not in found or total + seconds < found[after][0]:
@@ -150,11 +165,12 @@ def _choices(
         yield rounded(problem, picked) or {}
 
 
-def _steps(answer: Answer, before: Iterable[Levels]) -> Mapping[tuple[Levels, Levels], float]:
+def _steps(answer: Answer, before: Iterable[Levels]) -> Iterator[tuple[Ends, float]]:
     """What a part costs at least, by what is filled; nothing, where it is not known."""
-    if answer.solved is not None:
-        return answer.solved.bounds
-    return {each: 0.0 for each in itertools.product(before, made_levels(answer.part))}
+    if answer.solved is None:
+        yield from ((ends, 0.0) for ends in itertools.product(before, made_levels(answer.part)))
+    else:
+        yield from answer.solved.bounds.items()
 
 
 def _lost(answers: Sequence[Answer], states: Sequence[Levels]) -> list[float]:
@@ -165,7 +181,7 @@ def _lost(answers: Sequence[Answer], states: Sequence[Levels]) -> list[float]:
     for number, (answer, before, after) in enumerate(zip(answers, ends[:-1], states, strict=True)):
         slack, solved = float("inf"), answer.solved
         if solved is not None:
-            slack = solved.cost - solved.bounds.get((before, after), 0.0)
+            slack = solved.cost - solved.bounds.least((before, after))
             slack = slack if slack > TOLERANCE * solved.cost else 0.0
         if any(before) or not any(after):
             lost[number] += slack / (2 if any(after) else 1)

@@ -98,6 +98,14 @@ class _Work:
             }
             for name, numbers in kept.items()
         }
+        # what the classes cost at least that are not free
+        costs = {
+            self.bit[name]: min(cost for cost, _ in found.values())
+            for name, found in self.nodes.items()
+            if found
+        }
+        self.priced = sum(bit for bit, cost in costs.items() if cost > 0)
+        self.least = min((cost for cost in costs.values() if cost > 0), default=0.0)
         # all that the nodes of a class needed, before some were left out
         self.union = {
             name: _union(needs for _, needs in found.values()) for name, found in self.nodes.items()
@@ -115,6 +123,8 @@ class _Work:
         """What it costs at most to have ``needs`` besides ``given``, each by a node that needs nothing else."""
         total = 0.0
         missing = needs & ~given
+        if self.least * (missing & self.priced).bit_count() > most:
+            return float("inf")
         while missing:
             low = missing & -missing
             missing ^= low

@@ -7,8 +7,10 @@ A value is one if it dominates the input that lies deepest in the program: every
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Container, Iterator, Mapping, Sequence
 
+from ..choice import REDUCING
 from ..problem import Problem
 
 ROOT = ""
@@ -19,8 +21,8 @@ Graph = Mapping[str, Sequence[str]]
 
 def separators(problem: Problem) -> list[str]:
     """What is computed there, by origin (:meth:`View.origin`), first things first: of those that dominate one input, of the input
-    that has most. Only values that are used at least twice are named: to store what is between two of a chain pays no more
-    than to store its end."""
+    that has most. Only values are named that lead to the next by way of a reduction and beside it: to store what is on the only
+    way pays no more than to store its end."""
     graph = _graph(problem)
     order = _order(graph)
     above = _dominators(graph, order)
@@ -29,11 +31,22 @@ def separators(problem: Problem) -> list[str]:
         chain = list(_chain(above, leaf))
         if len(chain) > len(longest):
             longest = chain
-    users: dict[str, int] = {}
-    for children in graph.values():
-        for child in children:
-            users[child] = users.get(child, 0) + 1
-    return [name for name in longest if users[name] > 1]
+    reducing = frozenset(
+        problem.view.origin(key[0])
+        for key, options in problem.options.items()
+        if any(option.item.head in REDUCING for option in options)
+    )
+    inputs = frozenset(
+        name for name, children in graph.items() if any(not graph[child] for child in children)
+    )
+    return [
+        name
+        for name, after in itertools.pairwise(longest)
+        if name not in inputs
+        and reducing & _between(graph, after, name)
+        and after not in reducing
+        and name in _reached(graph, after, reducing)
+    ]
 
 
 def _graph(problem: Problem) -> Graph:
@@ -111,3 +124,28 @@ def _chain(above: Mapping[str, str], name: str) -> Iterator[str]:
     """Those that dominate a value, the nearest first."""
     while (name := above[name]) != ROOT:
         yield name
+
+
+def _between(graph: Graph, start: str, end: str) -> set[str]:
+    """What lies on a way from ``start`` down to ``end``, the start among it, the end not."""
+    users: dict[str, list[str]] = {}
+    for name in _reached(graph, start, {end}) - {end}:
+        for child in graph[name]:
+            users.setdefault(child, []).append(name)
+    found, stack = set[str](), [end]
+    while stack:
+        fresh = set(users.get(stack.pop(), ())) - found
+        found |= fresh
+        stack += fresh
+    return found
+
+
+def _reached(graph: Graph, start: str, ends: Container[str]) -> set[str]:
+    """All that ``start`` leads to, and not by way of ``ends``."""
+    found, stack = {start}, [start]
+    while stack:
+        name = stack.pop()
+        fresh = set(graph[name]) - found if name not in ends else set[str]()
+        found |= fresh
+        stack += fresh
+    return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..choice import Kernel, Key
@@ -14,10 +14,10 @@ from ..cost.model import Work
 from ..pricing import priced
 from ..problem import Problem
 from .agreed import WITHIN, Numbered, agreed, numbered
+from .bounds import Bounds, Ends
 from .columns import Columns, columns
 from .dag import components
 from .hosts import Hosts
-from .ilp import Exact, Limits, solve
 from .inside import INSIDE, Levels, combined
 from .partdag import PartDag, group_of
 from .parts import Part, canonical
@@ -60,23 +60,31 @@ class Solved:
     """The solution of a part, by numbers: so it is one of all that are equal to it.
 
     Attributes:
-        bounds: what the part's kernels cost at least, by the levels of what it is given, and of what it makes.
-        taken: the kernels of a bound, by buffer and column; left out where one of them was not looked for.
+        bounds: what the part's kernels cost at least, by what is filled at its ends.
+        number: of each buffer.
         columns: of each buffer the kernels that may fill it.
         cost: of its kernels where all of them are; infinite where there are none such.
         chosen: for each buffer that is filled then, its kernel.
-        weighed, variables, cuts, limit: see :class:`~tinyc.extract.exact.proof.Proof`.
+        cut: whether kernels were left out for want of effort.
     """
 
-    bounds: Mapping[tuple[Levels, Levels], float]
-    taken: Mapping[tuple[Levels, Levels], Sequence[tuple[int, int]]]
+    bounds: Bounds
+    number: Mapping[str, int]
     columns: Mapping[int, Sequence[Numbered]]
     cost: float
     chosen: Mapping[int, Numbered]
-    weighed: int
-    variables: int
-    cuts: int
-    limit: str
+    cut: bool
+
+    @property
+    def limit(self) -> str:
+        """See :class:`~tinyc.extract.exact.proof.Proof`."""
+        limits = (answer.limit for answer in self.bounds.answers if answer.limit)
+        return next(limits, "steps" if self.cut else "")
+
+    @property
+    def weighed(self) -> int:
+        """Kernels that were found."""
+        return sum(map(len, self.columns.values()))
 
     def kernels(
         self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str]
@@ -92,18 +100,16 @@ class Solved:
         return found
 
     def picked(
-        self,
-        problem: Problem,
-        keys: Sequence[Key],
-        buffers: Sequence[str],
-        levels: tuple[Levels, Levels],
+        self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str], ends: Ends
     ) -> list[Picked] | None:
         """The kernels of a bound in a part of these keys and buffers; None where one of them was not looked for."""
-        if levels not in self.taken:
+        taken = self.bounds.taken(ends)
+        if taken is None:
             return None
+        numbers = ((self.number[name], column) for name, column in taken)
         return [
             _picked(problem, keys, buffers[number], self.columns[number][column])
-            for number, column in self.taken[levels]
+            for number, column in numbers
         ]
 
 
@@ -158,26 +164,10 @@ def _solved(
         return None
     found, worth = weighed
     dag = PartDag(scope, found, worth)
-    bounds: dict[tuple[Levels, Levels], float] = {}
-    picked: dict[tuple[Levels, Levels], list[tuple[int, int]]] = {}
-    number = {name: place for place, name in enumerate(buffers)}
-    variables = cuts = 0
-    limit = "steps" if any(each.rest is not None for each in found.values()) else ""
-    known: dict[Hashable, Exact | None] = {}
-    for given, made in _states(part):
-        form, there = dag.where(given, made)
-        if form not in known:
-            known[form] = solve(there, Limits(max(meter.seconds, 0.1)))
-        answer = known[form]
-        if answer is not None:
-            bounds[given, made] = answer.bound
-            kernels = dag.taken(there, given, answer.solution)
-            if kernels is not None:
-                picked[given, made] = [(number[name], column) for name, column in kernels]
-            variables, cuts = variables + answer.variables, cuts + answer.cuts
-            limit = answer.limit or limit
-    if not bounds:
+    bounds = Bounds(dag, _ends(part), lambda: meter.seconds)
+    if not bounds.items():
         return None
+    number = {name: place for place, name in enumerate(buffers)}
     place = {key: each for each, key in enumerate(keys)}
     columns_ = {
         number[name]: [
@@ -186,11 +176,11 @@ def _solved(
         for name, each in found.items()
     }
     chosen, cost = agreed(scope, found, dag.reads, keys, buffers, max(meter.seconds, 0.1))
-    count = sum(len(each.found) for each in found.values())
-    return Solved(bounds, picked, columns_, cost, chosen, count, variables, cuts, limit)
+    cut = any(each.rest is not None for each in found.values())
+    return Solved(bounds, number, columns_, cost, chosen, cut)
 
 
-def _states(part: Part) -> Iterator[tuple[Levels, Levels]]:
+def _ends(part: Part) -> Iterator[Ends]:
     """What may be filled of what a part is given, and of what it makes."""
     yield from itertools.product(part.levels, made_levels(part))
 

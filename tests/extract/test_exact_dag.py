@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from dag_examples import brute_force, by_order, chain, random_dag
 
-from tinyc.extract.exact.dag import Dag, Node, components, cost_of, greedy, taken, valid
+from tinyc.extract.exact.dag import Dag, Node, components, cost_of, floor, greedy, taken, valid
 from tinyc.extract.exact.ilp import TOLERANCE, Limits, solve
 from tinyc.extract.exact.reduce import reduced
 
@@ -74,6 +74,27 @@ def test_what_is_left_out_beforehand_is_not_missed() -> None:
             assert all(need in rest for nodes in rest.values() for node in nodes for need in node.needs), seed
             least = brute_force(Dag(rest, dag.roots, dag.groups))
             assert least == pytest.approx(best), seed
+
+
+def test_what_must_be_had_in_turn_is_a_bound() -> None:
+    exact_ones = possible = 0
+    for seed in range(300):
+        dag = random_dag(seed, 12)
+        best = brute_force(dag)
+        if best is None:
+            assert floor(dag) == float("inf") or any(
+                len(part) > 1
+                for part in components(_edges(dag))  # what is had only in a circle
+            ), seed
+            continue
+        possible += 1
+        least = floor(dag)
+        assert least <= best * (1 + 1e-12), seed
+        exact_ones += least == pytest.approx(best)
+    assert 0 < exact_ones < possible
+    steps = {"a": [Node(2.0)], "b": [Node(3.0, ("a",)), Node(6.0)], "c": [Node(1.0, ("a",), ("b",))]}
+    assert floor(Dag(steps, ("c",))) == 6.0  # 2 + 3 + 1: "a" leads to "b"
+    assert floor(Dag({"a": [Node(1.0, ("b",))], "b": [Node(1.0, ("a",))]}, ("a",))) == float("inf")
 
 
 def test_what_is_shared_is_paid_once() -> None:

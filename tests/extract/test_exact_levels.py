@@ -124,11 +124,12 @@ def test_what_is_missing_is_not_free(solutions: list[tuple[Part, Solved]]) -> No
     missing = 0
     for part, solved in solutions:
         zero = (0,) * len(part.given), (0,) * len(part.made)
-        assert solved.bounds[zero] <= solved.cost * (1 + 1e-9)
-        for (given, made), seconds in solved.bounds.items():
+        assert solved.bounds.solve(zero) <= solved.cost * (1 + 1e-9)
+        for (given, made), _ in solved.bounds.items():
+            seconds = solved.bounds.solve((given, made))
             assert seconds >= 0
             if any(given) and not any(made):
-                missing += seconds > solved.bounds[zero] * 1.01
+                missing += seconds > solved.bounds.solve(zero) * 1.01
     assert missing
 
 
@@ -187,7 +188,8 @@ def test_kernels_of_a_bound_are_kernels_of_the_program(
         before: Levels = ()
         for answer in answers:
             assert answer.solved is not None
-            ends = [end for start, end in answer.solved.taken if start == before]
+            bounds = answer.solved.bounds
+            ends = [at[1] for at, _ in bounds.items() if at[0] == before and bounds.taken(at) is not None]
             after = choose.choice([min(ends), choose.choice(ends)]) if ends else before
             more = answer.solved.picked(problem, answer.keys, answer.buffers, (before, after))
             if more is None:

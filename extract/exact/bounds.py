@@ -1,0 +1,76 @@
+"""What a part's kernels cost at least, by what is filled at its ends: worked out where it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from .dag import Dag, floor
+from .ilp import Exact, Limits, solve
+from .inside import Levels
+from .partdag import PartDag
+
+Ends = tuple[Levels, Levels]
+"""The levels of what a part is given, and of what it makes."""
+
+
+@dataclass(slots=True)
+class _Form:
+    """A DAG extraction that is the same at many ends. ``least``: what its solutions cost at least, as far as it is known."""
+
+    dag: Dag
+    least: float
+    solved: bool = False
+    answer: Exact | None = None
+
+
+class Bounds:
+    """What a part costs at least, in seconds; infinite where its ends cannot be so. Until :meth:`solve` is asked, :meth:`least`
+    counts only what has to come one after the other."""
+
+    def __init__(self, dag: PartDag, ends: Iterable[Ends], seconds: Callable[[], float]) -> None:
+        """``seconds``: wall time that is left."""
+        self._dag, self._seconds = dag, seconds
+        self._form: dict[Ends, _Form] = {}
+        known: dict[Hashable, _Form] = {}
+        for each in ends:
+            what, there = dag.where(*each)
+            if what not in known:
+                known[what] = _Form(there, floor(there))
+            self._form[each] = known[what]
+        self._forms = list(known.values())
+
+    def items(self) -> list[tuple[Ends, float]]:
+        """The ends that there may be, with what is known of each so far."""
+        return [(ends, form.least) for ends, form in self._form.items() if form.least < float("inf")]
+
+    def least(self, ends: Ends) -> float:
+        form = self._form.get(ends)
+        return float("inf") if form is None else form.least
+
+    def known(self, ends: Ends) -> bool:
+        """Whether :meth:`solve` was asked of these ends, or of others at which all is the same; or there are none such."""
+        form = self._form.get(ends)
+        return form is None or form.solved
+
+    def solve(self, ends: Ends) -> float:
+        """The cost of a solution that is the cheapest, or the bound that was found in time."""
+        form = self._form.get(ends)
+        if form is not None and not form.solved:
+            form.answer = solve(form.dag, Limits(max(self._seconds(), 0.1)))
+            form.solved, form.least = True, float("inf") if form.answer is None else form.answer.bound
+        return self.least(ends)
+
+    def taken(self, ends: Ends) -> Sequence[tuple[str, int]] | None:
+        """The buffers that are filled in that solution, each with the number of its column; None where one has a kernel that was
+        not looked for, or there is no solution."""
+        self.solve(ends)
+        form = self._form.get(ends)
+        if form is None or form.answer is None:
+            return None
+        return self._dag.taken(form.dag, ends[0], form.answer.solution)
+
+    @property
+    def answers(self) -> list[Exact]:
+        """What was solved."""
+        return [form.answer for form in self._forms if form.answer is not None]

@@ -1,0 +1,86 @@
+"""What separates the layers of a program, and that equal layers are cut there alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kernel_examples import chosen_from
+
+import tinyc
+from tinyc.bench.programs import transformer
+from tinyc.extract.exact.cuts import cuts
+from tinyc.extract.exact.mates import regular
+from tinyc.extract.exact.separators import separators
+from tinyc.extract.greedy import rough
+from tinyc.extract.problem import Problem
+
+
+def problem_of(function: Any, *shapes: tuple[int, ...], target: str = "cpu", dtype: str = "fp32") -> Problem:
+    program = tinyc.trace(function, *(tinyc.spec(dtype, shape) for shape in shapes))
+    return chosen_from(program, target)[0]
+
+
+def test_the_stream_of_residual_layers_separates_them() -> None:
+    sums: list[Any] = []
+
+    def layers(x: Any, *weights: Any) -> Any:
+        for weight in weights:
+            x = x + (x @ weight).relu()
+            sums.append(x)
+        return x.exp()
+
+    problem = problem_of(layers, (8, 16), *[(16, 16)] * 3)
+    numbers = {number: name for name, number in problem.view.graph.names.items()}
+    found = separators(problem)
+    assert len(found) == 2  # the last sum is used once, by what comes behind it
+    heads = [
+        {item.head for item in problem.view.items[numbers[int(name.split()[1])]]} - {"Read"} for name in found
+    ]
+    assert heads == [{"Binary"}, {"Binary"}]
+    places = [int(name.split()[1]) for name in found]
+    assert places == sorted(places)  # first things first
+
+
+def test_what_can_be_passed_by_does_not_separate() -> None:
+    def around(x: Any, w: Any) -> Any:
+        h = (x @ w).relu()
+        return h * h + x  # the product is one way to x, the sum another
+
+    assert separators(problem_of(around, (8, 8), (8, 8))) == []
+
+
+def test_a_chain_of_products_has_none() -> None:
+    def chain(x: Any, v: Any, w: Any) -> Any:
+        return ((x @ v).relu() @ w).relu()
+
+    assert separators(problem_of(chain, (8, 16), (16, 16), (16, 16))) == []
+
+
+def _sums(program: tinyc.Program) -> set[str]:
+    return {f"node {number}" for number, node in enumerate(program.nodes) if node.uop == "ADD"}
+
+
+@pytest.mark.parametrize("target, dtype", [("sm80", "fp16"), ("sm80", "fp32"), ("sm90", "bf16")])
+@pytest.mark.parametrize("tokens, width", [(32, 64), (64, 128)])
+def test_equal_layers_are_cut_alike_where_launches_take_most_of_the_time(
+    tokens: int, width: int, target: str, dtype: str
+) -> None:
+    """There the greedy choice computes what one layer hands to the next again in some of them, and the program was cut in some
+    places and not in others: parts of two layers took ten times as long to search."""
+    blocks = 6
+    function, shapes = transformer(blocks, tokens, width)
+    program = tinyc.trace(function, **{name: tinyc.spec(dtype, shape) for name, shape in shapes.items()})
+    problem, _ = chosen_from(program, target)
+    start = rough(problem)
+    assert start is not None
+    between = separators(problem)
+    at = {
+        problem.view.origin(way.root)
+        for cut in cuts(problem, regular(problem, start))
+        for name in cut.names
+        for way in problem.view.buffers[name].ways
+    }
+    streams = [name for name in between if name in _sums(program)]
+    assert len(streams) >= 2 * (blocks - 1)
+    assert len(at.intersection(streams)) >= len(streams) - 1  # at an end of the program, it may be otherwise
