@@ -48,21 +48,21 @@ def _kernels(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Ite
     view = problem.view
     read = sorted({str(item.payload[0]) for item in items.values() if item.head == "Read"})
     moved = Work(
-        bytes_written=problem.bytes(buffer),
-        bytes_read=sum(problem.bytes(view.buffers[name]) for name in read),
+        bytes_written=problem.works.bytes(buffer),
+        bytes_read=sum(problem.works.bytes(view.buffers[name]) for name in read),
     )
     keys = list(evaluations(view, root, items))
     how = tiles(view, items, problem.row)
     # of few points, a product in loops may take less than in tiles
     found: list[Kernel] = []
-    loops: How = "walked" if any(problem.streamed(key, items[key]) for key in keys) else "loops"
+    loops: How = "walked" if any(problem.running.streamed(key, items[key]) for key in keys) else "loops"
     if how == "loops" or (how == "scanned" and any(map(is_rounded, items.values()))):
         how = loops  # scores that are walked have no kernels that take tf32
     for each in dict.fromkeys((how, loops) if problem.tiling else (how,)):
-        work = added([moved, *(problem.work(key, items[key], each, way.shape) for key in keys)])
+        work = added([moved, *(problem.works.work(key, items[key], each, way.shape) for key in keys)])
         if all(item.head in turning(problem.model.hardware) for item in items.values()):
             work = as_copy(work)
-        work = problem.spread(work, way.shape, items, problem.element(buffer))
+        work = problem.running.spread(work, way.shape, items, problem.works.element(buffer))
         found.append(Kernel(buffer, way, items, work, problem.model.kernel(work)))
     return found
 

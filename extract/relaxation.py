@@ -143,7 +143,7 @@ class Pass:
         if item.head == "Scan":
             self.scans.add(number)
         _put(self.bases, number, contracts and tileable(self.view, self.order[number][0], item))
-        _put(self.alone, number, contracts and self.problem.schedules.get((item, False)) is not None)
+        _put(self.alone, number, contracts and self.problem.works.schedules.get((item, False)) is not None)
 
     def _relax_plain(self, number: int, plain: list[_Best]) -> None:
         other = number + len(self.order)
@@ -167,7 +167,7 @@ class Pass:
                 yield found
 
     def _relax_fill(self, number: int, buffer: Buffer, way: Way, computed: list[_Best]) -> None:
-        place, busy = self.number[buffer.cls], self.problem.idle(way.shape) - 1
+        place, busy = self.number[buffer.cls], self.problem.running.idle(way.shape) - 1
         best: _Best | None = None
         least = math.inf  # with what it takes more where the buffer has few points
         for found in (*computed, *self._reads(number, number, place)):
@@ -180,7 +180,7 @@ class Pass:
             return
         other = self.way.get(buffer.cls, way)
         if known is not None and other is not way and other != way:
-            idle = self._idle(known, self.problem.idle(other.shape) - 1)
+            idle = self._idle(known, self.problem.running.idle(other.shape) - 1)
             if known.total + idle - known.option.copied <= least:
                 return
         self.fill[place], self.way[buffer.cls] = best, way

@@ -104,15 +104,17 @@ class Cases:
         tiling, known = self.problem.tiling, self.scope.part.known.values()
         if tiling is None or case == LOOPS:
             return (
-                [run for run, _ in self.problem.ways(shape, size, self._folds(root, shape))] if tiling else []
+                [run for run, _ in self.problem.running.ways(shape, size, self._folds(root, shape))]
+                if tiling
+                else []
             )
         found: dict[Schedule | None, None] = {}
         for key in self._beneath(root):
             for option in self.scope.options[key]:
                 if case == STREAMS:
-                    found[self.problem.streamed(key, option.item)] = None
+                    found[self.problem.running.streamed(key, option.item)] = None
                 elif option.item.head == "Contract":
-                    found[self.problem.work(key, option.item, case.how).schedule] = None
+                    found[self.problem.works.work(key, option.item, case.how).schedule] = None
                 elif option.item is INSIDE:
                     works = (*self.problem.products, *self.problem.scanned)
                     found |= dict.fromkeys(work.schedule for work in works)

@@ -59,7 +59,7 @@ def firsts(problem: Problem, step: Mapping[str, str]) -> dict[str, str]:
                 ),
                 default=0.0,
             )
-            size = problem.bytes(problem.view.buffers[each])
+            size = problem.works.bytes(problem.view.buffers[each])
             if seconds > problem.model.kernel(Work(bytes_read=size, bytes_written=size)):
                 first, seconds = each, 0.0
             found[each] = first, seconds
@@ -234,7 +234,7 @@ def _before(
             other.cls != name
             and other.cls in names
             and {squeezed(way)} == shapes
-            and problem.bytes(other) <= problem.bytes(buffer)
+            and problem.works.bytes(other) <= problem.works.bytes(buffer)
         ):
             return other.cls
     return None

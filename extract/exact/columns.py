@@ -96,12 +96,12 @@ def columns(
     rest = float("inf")
     candidates: list[tuple[float, Search, Way, Label, Held]] = []
     count = 0
-    written = Work(bytes_written=scope.problem.bytes(buffer))
+    written = Work(bytes_written=scope.problem.works.bytes(buffer))
     for way in {way.root: way for way in reversed(buffer.ways)}.values():
         root: Key = (way.root, False)
         for case in scope.cases.of(root) if root in scope.position else ():
             # what stands for others may be filled as any of them is
-            size = 0 if buffer.cls in scope.standing else scope.problem.element(buffer)
+            size = 0 if buffer.cls in scope.standing else scope.problem.works.element(buffer)
             search = Search(scope, case, most, written, root, buffer.cls, limit, way.shape, size)
             search.run(root, labels)
             count += search.count
@@ -357,7 +357,7 @@ class Search:
         work = self.beside + self.scope.whole(label.work) + read
         if all(item.head in turning(problem.model.hardware) for item in items.values()):
             work = as_copy(work)
-        return problem.model.kernel(problem.spread(work, way.shape, items, self.size))
+        return problem.model.kernel(problem.running.spread(work, way.shape, items, self.size))
 
     def _worthwhile(self, state: State, label: Label) -> bool:
         """Whether a kernel that goes on from a label may be of use, in one of the ways in which it may go on."""

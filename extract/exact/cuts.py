@@ -105,7 +105,7 @@ def _least(problem: Problem) -> dict[Key, float]:
     """About what it takes at least to have a value within a kernel, where every buffer is filled."""
     found: dict[Key, float] = {}
     moved = {
-        name: problem.model.seconds(Work(bytes_read=problem.bytes(buffer)))
+        name: problem.model.seconds(Work(bytes_read=problem.works.bytes(buffer)))
         for name, buffer in problem.view.buffers.items()
     }
     for key in problem.order:  # operands come first; those of a circle that do not count as nothing

@@ -31,7 +31,7 @@ class Floor:
         self.scope, self.case, self.runs, self.written = scope, case, runs, written
         self.problem = scope.problem
         self.beside = amounts_of(written or Work())
-        self.timers = tuple(dict.fromkeys(self.problem.timer(run) for run in runs))
+        self.timers = tuple(dict.fromkeys(self.problem.running.timer(run) for run in runs))
         # how a kernel of this part may run that was found to cost no more than was asked for; the last of what each holds
         self.hit: Timer | None = None
         self.hits: dict[Held, Timer] = {}
@@ -142,14 +142,16 @@ class Floor:
         """What a kernel takes at least however it runs: on a machine that is evenly full, with its epilogue hidden."""
         without = list(values)
         without[OPS] -= without[EPILOGUE]
-        return self.problem.timer(None)(without)
+        return self.problem.running.timer(None)(without)
 
     def _timers(self, moved: float | None, runs: Sequence[Schedule | None] | None = None) -> Sequence[Timer]:
         """What kernels take that run in these ways, or in any: all of it, or what they compute."""
         if runs is None:
             return self.timers if moved is not None else self.computing
         bare = moved is None
-        return [self.problem.timer(computing(run) if run is not None and bare else run) for run in runs]
+        return [
+            self.problem.running.timer(computing(run) if run is not None and bare else run) for run in runs
+        ]
 
     @cached_property
     def computing(self) -> Sequence[Timer]:

@@ -31,7 +31,7 @@ class Hosts:
             if case != LOOPS:
                 found.update(each.schedule for each in works if each.schedule is not None)
             best = undominated(problem.model, [Work(schedule=each) for each in found])
-            timers = (problem.timer(each) for each in [work.schedule for work in best] or [None])
+            timers = (problem.running.timer(each) for each in [work.schedule for work in best] or [None])
             self._of[case.name] = tuple(dict.fromkeys(timers))
         return self._of[case.name]
 

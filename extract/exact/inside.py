@@ -189,7 +189,7 @@ def _before(
                 for option in problem.options[key]
                 if option.item.head == "Read" and option.item.payload[0] not in barred.get(name, ())
             ]
-            sizes = [problem.bytes(buffer) if buffer.arg is None else 0 for buffer in reads]
+            sizes = [problem.works.bytes(buffer) if buffer.arg is None else 0 for buffer in reads]
             ways: list[tuple[Once, ...]] = []
             for how in HOWS:
                 there = [Once(before=float(size)) for size in sizes]
@@ -249,6 +249,6 @@ def holding_the_same(problem: Problem) -> Mapping[str, Collection[str]]:
     found: dict[tuple[frozenset[str], int, object], list[str]] = {}
     what = {}
     for name, buffer in problem.view.buffers.items():
-        what[name] = frozenset(way.root for way in buffer.ways), problem.bytes(buffer), buffer.dtype
+        what[name] = frozenset(way.root for way in buffer.ways), problem.works.bytes(buffer), buffer.dtype
         found.setdefault(what[name], []).append(name)
     return {name: found[each] for name, each in what.items()}

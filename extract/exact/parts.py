@@ -129,7 +129,9 @@ class _Program:
             return max((self.read.get(child, 0.0) for child in option.children), default=0.0)
         buffer = self.view.buffers[str(option.item.payload[0])]
         return (
-            0.0 if buffer.arg is not None or buffer.cls in self.given else float(self.problem.bytes(buffer))
+            0.0
+            if buffer.arg is not None or buffer.cls in self.given
+            else float(self.problem.works.bytes(buffer))
         )
 
     def inside(self, given: Sequence[str]) -> tuple[int, frozenset[Key]]:
@@ -283,7 +285,7 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
 
 def _least(problem: Problem, key: Key, options: Sequence[Option], how: How) -> Work:
     """No more, of any work, than each of the options does."""
-    return of_fields(min, [problem.work(key, option.item, how) for option in options])
+    return of_fields(min, [problem.works.work(key, option.item, how) for option in options])
 
 
 def _without(program: _Program, part: Part, name: str) -> tuple[set[str], set[Key]]:
@@ -372,5 +374,5 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
             else ()
         )
         filled = buffer.arg is None, name in part.rooted
-        rows.append((problem.bytes(buffer), *filled, buffer.shape, str(buffer.dtype), ways))
+        rows.append((problem.works.bytes(buffer), *filled, buffer.shape, str(buffer.dtype), ways))
     return tuple(rows), tuple(keys), tuple(buffers)

@@ -59,7 +59,7 @@ def _seconds(problem: Problem, key: Key, option: Option, launch: float) -> float
     ways: list[float] = []
     hows: tuple[How, ...] = ("loops", "tiled", "scanned")  # what is kept of a row is tiled at another place
     for how in hows:
-        work = problem.work(key, option.item, how)
+        work = problem.works.work(key, option.item, how)
         alone = work.schedule is not None
         seconds = min(model.kernel(each) for each in (work, as_copy(work))) - none
         ways.append(max(0.0, seconds) + (launch if alone else 0.0))

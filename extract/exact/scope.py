@@ -75,7 +75,7 @@ class Scope:
             0,
         )
         for name, bit in self.bits.items():
-            size = part.inside_bytes if name == INSIDE.payload[0] else problem.bytes(buffers[name])
+            size = part.inside_bytes if name == INSIDE.payload[0] else problem.works.bytes(buffers[name])
             self.sizes[bit] = min(size, self.sizes.get(bit, size))
         self.filled = sum(
             {bit for name, bit in self.bits.items() if name in buffers and buffers[name].arg is None}
@@ -114,7 +114,7 @@ class Scope:
         found: dict[str, str] = {}
         for name in self.part.buffers:
             buffer = problem.view.buffers[name]
-            what = frozenset(way.root for way in buffer.ways), problem.bytes(buffer), buffer.dtype
+            what = frozenset(way.root for way in buffer.ways), problem.works.bytes(buffer), buffer.dtype
             other = first.setdefault(what, name)
             if other != name and name not in self.part.made:
                 found[name] = other
@@ -152,8 +152,8 @@ class Scope:
 
     def _whole(self, key: Key, item: Item, how: How, shape: tuple[int, ...] | None = None) -> Work:
         if item is INSIDE:
-            return self.problem.repeated(self.part.inside[key][how], key, item, how, shape)
-        return self.problem.work(key, item, how, shape)
+            return self.problem.works.repeated(self.part.inside[key][how], key, item, how, shape)
+        return self.problem.works.work(key, item, how, shape)
 
     def whole(self, amounts: Sequence[float], read: float = 0.0) -> Work:
         """Amounts of the scope's fields as Work, see :meth:`values`."""
@@ -209,9 +209,9 @@ class Scope:
                 name = str(option.item.payload[0]) if option.item.head == "Read" else ""
                 name = self.same.get(name, name)
                 if name in worth:
-                    read = self.problem.work(key, option.item) + Work(
+                    read = self.problem.works.work(key, option.item) + Work(
                         bytes_read=self.sizes[self.bits[name]],
-                        reread_bytes=self.problem.fetched(
+                        reread_bytes=self.problem.works.fetched(
                             key, option.item
                         ),  # as often as the way would be computed
                     )
@@ -262,7 +262,7 @@ class Scope:
         """For each way to compute a value, what a kernel takes longer with it at least; 0 of reading it."""
         known = self._longer.get((case, position))
         if known is None:
-            timer, most = self.problem.timer(None), amounts_of(self.everything)
+            timer, most = self.problem.running.timer(None), amounts_of(self.everything)
             before = timer(most)
             known = self._longer[case, position] = [
                 0.0 if _reads(option) else timer(self.values(way, most)) - before
@@ -330,7 +330,7 @@ class Scope:
         if known is None:
             key = self.order[position]
             item = self.options[key][number].item
-            if shape is not None and not self.problem.shaped(item, case.how):
+            if shape is not None and not self.problem.works.shaped(item, case.how):
                 known = self._work[position, number, case, shape] = self.work(position, number, case)
                 return known
             whole = (
@@ -341,7 +341,7 @@ class Scope:
             marks: set[tuple[str, object]] = set()
             if whole.schedule is not None:
                 marks.add(("runs", whole.schedule))
-            walk = self.problem.streamed(key, item)
+            walk = self.problem.running.streamed(key, item)
             if walk is not None:
                 marks.add(("walks", walk))
             if item.head not in turning(self.problem.model.hardware) and "strided_bytes" in self.fields:
@@ -356,7 +356,7 @@ class Scope:
             found: list[bool] = []
             for position, key in enumerate(self.order):
                 children = {self.position[child] for child in self.edges[key]}
-                own = any(self.problem.shaped(option.item, case.how) for option in self.options[key])
+                own = any(self.problem.works.shaped(option.item, case.how) for option in self.options[key])
                 found.append(own or any(child >= position or found[child] for child in children))
             self._shaped[case] = found
         return self._shaped[case]

@@ -88,7 +88,7 @@ def table_of(
 
     def read(name: str) -> Once:
         buffer = problem.view.buffers[name]
-        size = float(problem.bytes(buffer))
+        size = float(problem.works.bytes(buffer))
         if buffer.arg is not None:
             return Once(inputs=size) if unshared(name) else Once()
         own = buffers is None or name in buffers
@@ -103,7 +103,7 @@ def table_of(
     for number, key in enumerate(keys):
         options: list[_Read | _Step] = []
         for option in problem.options[key]:
-            works = tuple(problem.work(key, option.item, how) for how in HOWS)
+            works = tuple(problem.works.work(key, option.item, how) for how in HOWS)
             if option.item.head == "Read":
                 name = str(option.item.payload[0])
                 if problem.view.buffers[name].arg is not None and not unshared(name):

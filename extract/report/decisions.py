@@ -221,7 +221,7 @@ def _with_buffer(known: Known, group: Sequence[_Fused]) -> Trial:
         classes = frozenset(cls for cls in view.items if view.origin(cls) in origins)
         problem = known.problem.storing(known.problem.stored | classes)
         other = _solved(problem, known.choice, frozenset())
-        size = known.problem.bytes(first.buffer)
+        size = known.problem.works.bytes(first.buffer)
         words = (f"fused into {_listed(first.regions)}", f"its own kernel, {_bytes(size)}")
         return _decision(known, "boundary", _title(known, first.buffer), words, other, len(group))
 

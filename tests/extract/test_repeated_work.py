@@ -118,8 +118,8 @@ def test_work_depends_on_the_shape_that_is_filled_only_where_that_is_said(name: 
     for key, options in problem.options.items():
         for option in options:
             for how in HOWS:
-                works = {problem.work(key, option.item, how, shape) for shape in (None, *shapes)}
-                shaped = problem.shaped(option.item, how)
+                works = {problem.works.work(key, option.item, how, shape) for shape in (None, *shapes)}
+                shaped = problem.works.shaped(option.item, how)
                 assert shaped or len(works) == 1, (key, option.item, how)
                 seen.add((shaped, len(works) > 1))
     assert (False, False) in seen and ((True, True) in seen or target == "cpu")

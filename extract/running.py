@@ -1,0 +1,83 @@
+"""How kernels run that tile no product, and how long a kernel takes that runs so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from tinyc.ir.folds import Fold
+from tinyc.ir.resources import WARP
+
+from .choice import Key, outside
+from .cost.model import Timer, Work, amounts_of, timer
+from .cost.schedule import Schedule
+from .folds import fold_of
+from .view import Item
+from .works import Works
+
+
+class Running:
+    """The ways to run kernels of one e-graph on one machine."""
+
+    def __init__(self, works: Works) -> None:
+        self.works, self.view, self.model, self.tiling = works, works.view, works.model, works.tiling
+        self._timers: dict[Schedule | None, Timer] = {}
+        self._loops: dict[tuple[Hashable, ...], Sequence[tuple[Schedule, Timer]]] = {}
+
+    def spread(self, work: Work, shape: Sequence[int], items: Mapping[Key, Item], size: int = 0) -> Work:
+        """The work of a kernel that fills ``shape`` with the blocks that suit it, where the machine has any. ``size``: bytes
+        of an element, see :meth:`Tiling.loops`."""
+        if self.tiling is None or work.schedule is not None:
+            return work
+        walks = [
+            self.tiling.walk(item)
+            for key, item in items.items()
+            if item.head == "Stream" and outside(self.view.free[key[0]])
+        ]
+        if walks:
+            return replace(work, schedule=max(walks, key=lambda walk: walk.blocks))
+        folds = fold_of(self.view, items, shape, self.works.bytes)
+        amounts = amounts_of(work)
+        best, _ = min(self.ways(tuple(shape), size, folds), key=lambda way: way[1](amounts))
+        return replace(work, schedule=best)
+
+    def ways(
+        self, shape: tuple[int, ...], size: int, folds: tuple[Fold, ...]
+    ) -> Sequence[tuple[Schedule, Timer]]:
+        """The ways to run loops, the first of those that take as long whatever they do."""
+        assert self.tiling is not None
+        key = shape, size, folds
+        if key not in self._loops:
+            found: dict[Timer, Schedule] = {}
+            for way in self.tiling.loops(shape, size, folds):
+                found.setdefault(self.timer(way), way)
+            self._loops[key] = tuple((way, timer) for timer, way in found.items())
+        return self._loops[key]
+
+    def timer(self, schedule: Schedule | None) -> Timer:
+        """What kernels take that run so."""
+        if schedule not in self._timers:
+            self._timers[schedule] = timer(self.model, schedule)
+        return self._timers[schedule]
+
+    def streamed(self, key: Key, item: Item) -> Schedule | None:
+        """How a kernel runs that holds a Stream at its output axes; None for any other item."""
+        at_output = item.head == "Stream" and outside(self.view.free[key[0]])
+        return self.tiling.walk(item) if self.tiling is not None and at_output else None
+
+    def idle(self, shape: Sequence[int]) -> float:
+        """The threads that keep the machine busy over those that the points of ``shape`` have work for, at least 1."""
+        row = self.model.hardware
+        return max(1.0, row.sms * row.busy_warps * WARP / math.prod(shape)) if self.tiling else 1.0
+
+    @cached_property
+    def walks(self) -> dict[str, Schedule]:
+        """How Streams run, by their classes and those of their scans."""
+        found: dict[str, Schedule] = {}
+        for cls, _ in self.works.order if self.tiling else ():
+            for item in self.view.items.get(cls, ()):
+                if item.head == "Stream" and self.tiling is not None and outside(self.view.free[cls]):
+                    found[cls] = found[item.children[0]] = self.tiling.walk(item)
+        return found
