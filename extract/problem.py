@@ -16,8 +16,11 @@ from .options import Option, Options
 from .reach import items_of, order_of
 from .running import Running
 from .tiling import Tiling
-from .view import Buffer, Item, View, Way, axis_extent
+from .view import LEVEL, Buffer, Item, View, Way, axis_extent, axis_id
 from .works import Works
+
+TILED: tuple[How, ...] = ("tiled", "rows", "scanned")
+"""Kinds of kernels that tile a product."""
 
 
 class Problem:
@@ -177,23 +180,23 @@ class Problem:
         return sums(self.view, {key: [each.item for each in found] for key, found in self.options.items()})
 
     @cached_property
-    def products(self) -> frozenset[Work]:
-        """What the products of the program are that a kernel may tile, each with its Schedule."""
-        return self._tiled("tiled") | self._tiled("rows")
+    def products(self) -> Mapping[How, Mapping[frozenset[str], frozenset[Work]]]:
+        """What the products of the program are that a kernel may tile, each with its Schedule: by kind of kernel, and by the output
+        axes that the product depends on."""
+        found: dict[How, dict[frozenset[str], set[Work]]] = {how: {} for how in TILED}
+        for key, options in self.options.items():
+            axes = frozenset(axis for axis in self.view.free[key[0]] if axis_id(axis) < LEVEL)
+            for option in options:
+                for how in TILED if option.item.head == "Contract" else ():
+                    work = self.works.work(key, option.item, how)
+                    if work.schedule is not None and (how != "scanned" or self.scans):
+                        found[how].setdefault(axes, set()).add(work)
+        return {how: {axes: frozenset(works) for axes, works in each.items()} for how, each in found.items()}
 
-    @cached_property
-    def scanned(self) -> frozenset[Work]:
-        """The same under a scan."""
-        return self._tiled("scanned") if self.scans else frozenset()
-
-    def _tiled(self, how: How) -> frozenset[Work]:
-        found = (
-            self.works.work(key, option.item, how)
-            for key, options in self.options.items()
-            for option in options
-            if option.item.head == "Contract"
-        )
-        return frozenset(work for work in found if work.schedule is not None)
+    def tiled(self, how: How, axes: frozenset[str] | None = None) -> frozenset[Work]:
+        """Those that a kernel of a kind may tile. ``axes``: that the kernel's values depend on, where that is known."""
+        found = self.products[how].items()
+        return frozenset[Work]().union(*(works for own, works in found if axes is None or own <= axes))
 
     @cached_property
     def walked(self) -> Mapping[Schedule, frozenset[Key]]:

@@ -96,14 +96,23 @@ class Works:
             return work
         return replace(work, epilogue_ops=work.ops)  # beside the product and what is loaded for it
 
-    def repeated(self, work: Work, key: Key, item: Item, how: How, shape: Sequence[int] | None) -> Work:
-        """The work of an item as often as a kernel that fills ``shape`` computes it."""
+    def repeated(
+        self,
+        work: Work,
+        key: Key,
+        item: Item,
+        how: How,
+        shape: Sequence[int] | None,
+        fetched: float | None = None,
+    ) -> Work:
+        """The work of an item as often as a kernel that fills ``shape`` computes it. ``fetched``: bytes of the elements that it
+        fetches, else see :meth:`fetched`."""
         if key[1] and how in ("tiled", "rows"):  # loaded with the tiles of a contraction
             return work
         free = self.view.free[key[0]]
         outputs = {axis_id(axis) for axis in free if axis_id(axis) < LEVEL}
         summed = item.head in REDUCING or len(outputs) < len(free)
-        read = self.fetched(key, item) if summed else 0.0
+        read = (self.fetched(key, item) if fetched is None else fetched) if summed else 0.0
         if self.tiling is not None and summed and not outputs:
             return replace(work, block_ops=work.ops, block_bytes=read)
         blocks = self.tiling is not None and how in LOOPED
@@ -126,7 +135,7 @@ class Works:
 
     def fetched(self, key: Key, item: Item) -> float:
         """The bytes of the elements that a Read fetches into a GPU's block, each as often as it is computed."""
-        if self.tiling is None or item.head != "Read" or item.op == "inside":
+        if self.tiling is None or item.head != "Read":
             return 0.0
         buffer = self.view.buffers[str(item.payload[0])]
         return points(self.view.free[key[0]]) * buffer.dtype.itemsize

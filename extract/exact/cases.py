@@ -35,7 +35,7 @@ class Case(NamedTuple):
         machine keeps."""
         reduces, scans = item.head in ("Reduce", "Contract"), item.head == "Scan"
         if item is INSIDE and (self.name in PRODUCTS or self == STREAMS):
-            return held | {("inside", True)}
+            return held | {("inside", scanned)}
         if self.how in LOOPED or not (reduces or scans):
             return held
         if self.name in ("beside", "rows"):
@@ -68,9 +68,11 @@ class Case(NamedTuple):
         kinds = {kind for kind, _ in held}
         if self == STREAMS:
             return bool(kinds & {"walks", "inside"})
-        if self.name == "rows" and ("base" not in kinds if "copy" in kinds else "inside" not in kinds):
+        within = {what for kind, what in held if kind == "inside"}
+        if self.name == "rows" and ("base" not in kinds if "copy" in kinds else len(within) < 2):
             return False  # a product belongs to one part
-        return self.name not in PRODUCTS or bool(kinds & {"base", "reduction", "inside"})
+        # it is tiled at the kernel's output axes
+        return self.name not in PRODUCTS or bool(kinds & {"base", "reduction"} or False in within)
 
 
 PRODUCTS = ("alone", "beside", "rows")
@@ -116,7 +118,7 @@ class Cases:
                 elif option.item.head == "Contract":
                     found[self.problem.works.work(key, option.item, case.how).schedule] = None
                 elif option.item is INSIDE:
-                    works = (*self.problem.products, *self.problem.scanned)
+                    works = self.problem.tiled(case.how, self.problem.view.free[root[0]])
                     found |= dict.fromkeys(work.schedule for work in works)
         if case == STREAMS:
             found |= dict.fromkeys(walk for each in known for walk in each.walks)

@@ -159,7 +159,8 @@ class Search:
         self.before = 0.0 if filled else scope.problem.model.kernel(beside)
         self.shape = shape
         runs = scope.cases.runs(root, case, shape, size) if shape is not None and root is not None else []
-        self.floors = Floor(scope, case, runs, beside if filled else None)
+        axes = scope.problem.view.free[root[0]] if filled and root is not None else None
+        self.floors = Floor(scope, case, runs, beside if filled else None, axes)
         self.ahead: dict[Open, list[tuple[Cover, float]]] = {}
         self.least = float("inf")
         self.full = False

@@ -19,7 +19,8 @@ STRIDED, TRANSPOSED = map(AMOUNTS.index, ("strided_bytes", "transposed_bytes"))
 
 class Floor:
     """Bounds of the kernels of a case. ``runs``: in what ways they may run, where that is known.
-    ``written``: what a kernel writes; None of kernels of later parts: of those what they take longer is looked at."""
+    ``written``: what a kernel writes; None of kernels of later parts: of those what they take longer is looked at.
+    ``axes``: that a kernel's values depend on, where that is known."""
 
     def __init__(
         self,
@@ -27,8 +28,9 @@ class Floor:
         case: Case,
         runs: Sequence[Schedule],
         written: Work | None,
+        axes: frozenset[str] | None = None,
     ) -> None:
-        self.scope, self.case, self.runs, self.written = scope, case, runs, written
+        self.scope, self.case, self.runs, self.written, self.axes = scope, case, runs, written, axes
         self.problem = scope.problem
         self.beside = amounts_of(written or Work())
         self.timers = tuple(dict.fromkeys(self.problem.running.timer(run) for run in runs))
@@ -119,10 +121,11 @@ class Floor:
             run = known[0] if known else schedule
             return self._fewest(amounts, moved, self._timers(moved, (run,)), enough)
         if tiles and self.written is not None and inside:  # by a product somewhere beneath what is given
-            least = min(
+            tiling = (
                 self._fewest(tuple(map(float.__add__, amounts, more)), None, timers, enough)
                 for more, timers in self._tiling
             )
+            least = min(tiling, default=float("inf"))
             if moved is None:
                 return least
             return max(least, self._fewest(amounts, moved, self._timers(moved, (None,)), enough))
@@ -136,7 +139,10 @@ class Floor:
     @cached_property
     def _tiling(self) -> Sequence[tuple[Amounts, Sequence[Timer]]]:
         """The arithmetic of products, and how kernels run that tile them."""
-        return [(more, self._timers(None, (run,))) for more, run in self.scope.given.products]
+        if not self.scope.roofline:
+            return [((0.0,) * len(self.scope.fields), self._timers(None, (None,)))]
+        found = self.scope.given.products(self.case.how, self.axes)
+        return [(more, self._timers(None, (run,))) for more, run in found]
 
     def full(self, values: Sequence[float]) -> float:
         """What a kernel takes at least however it runs: on a machine that is evenly full, with its epilogue hidden."""

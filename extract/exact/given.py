@@ -127,13 +127,10 @@ class Given:
             for (name, outer), bit in self.marks.items()
         )
 
-    @cached_property
-    def products(self) -> Sequence[Way]:
-        """The arithmetic of some product, and how a kernel runs that tiles it."""
-        works = self.scope.hosts.products
-        return [(self.scope.amounts(work), work.schedule) for work in works] or [
-            ((0.0,) * len(self.scope.fields), None)
-        ]
+    def products(self, how: How, axes: frozenset[str] | None) -> Sequence[Way]:
+        """The arithmetic of a product that a kernel may tile, and how it runs then, see :meth:`Hosts.products`."""
+        works = self.scope.hosts.products(how, axes)
+        return [(self.scope.amounts(work), work.schedule) for work in works]
 
     def walks(self, reads: int) -> frozenset[Schedule]:
         """How a kernel may run because of Streams beneath the values of what is given that it computes, with these reads."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 
+from ..choice import How
 from ..cost.model import CostModel, Timer, Work, estimates_by_formulas
 from ..cost.schedule import Schedule
 from ..problem import Problem
@@ -17,23 +18,29 @@ class Hosts:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.products = undominated(problem.model, problem.products)
         # what there may be in a kernel
         self.heads = frozenset(option.item.head for found in problem.options.values() for option in found)
-        self._of: dict[str, Sequence[Timer]] = {}
+        self._products: dict[tuple[How, frozenset[str] | None], Sequence[Work]] = {}
+        self._of: dict[Case, Sequence[Timer]] = {}
+
+    def products(self, how: How, axes: frozenset[str] | None) -> Sequence[Work]:
+        """What kernels of a kind may tile, see :meth:`Problem.tiled`, less what takes as long as another, or longer."""
+        if (how, axes) not in self._products:
+            self._products[how, axes] = undominated(self.problem.model, self.problem.tiled(how, axes))
+        return self._products[how, axes]
 
     def of(self, case: Case) -> Sequence[Timer]:
         """What kernels of a case take."""
         problem = self.problem
-        if case.name not in self._of:
-            works = self.products if case.name in PRODUCTS else problem.scanned
+        if case not in self._of:
             found = set() if case.name in PRODUCTS else set(problem.loops)
             if case != LOOPS:
-                found.update(each.schedule for each in works if each.schedule is not None)
+                how: How = case.how if case.name in PRODUCTS else "scanned"
+                found.update(work.schedule for work in self.products(how, None) if work.schedule)
             best = undominated(problem.model, [Work(schedule=each) for each in found])
             timers = (problem.running.timer(each) for each in [work.schedule for work in best] or [None])
-            self._of[case.name] = tuple(dict.fromkeys(timers))
-        return self._of[case.name]
+            self._of[case] = tuple(dict.fromkeys(timers))
+        return self._of[case]
 
 
 @cache

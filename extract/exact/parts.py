@@ -41,6 +41,7 @@ class Part:
             is to have it without its buffer.
         buffers: that may be filled here.
         inside: the least work of computing a value of what is given, where :data:`INSIDE` is an option, in each kind of kernel.
+        fetched: bytes of the elements that a kernel on a GPU fetches at least, once, that computes such a value.
         prices: what a buffer of ``given`` may be had for here where it is not filled.
         inside_bytes, inside_reads: what a kernel reads at least that computes one of these values.
         known: of ``given``, what a kernel does beside that computes its values, where that is known.
@@ -61,6 +62,7 @@ class Part:
     groups: Mapping[str, Beneath] = field(default_factory=dict)
     prices: tuple[float, ...] = ()
     rooted: frozenset[str] = frozenset()
+    fetched: Mapping[Key, float] = field(default_factory=dict)
 
     @property
     def levels(self) -> list[Levels]:
@@ -96,6 +98,9 @@ class _Program:
         self.same = holding_the_same(problem)
         self.groups: dict[str, Beneath] = {}  # of what is made by the parts so far
         self.seen: set[Key] = set()  # the values of these parts
+        self.fetched: dict[
+            Key, float
+        ] = {}  # bytes of elements that a kernel fetches at least that computes one of them
         self._readers: dict[str, frozenset[Key] | None] = {}
         self.values: dict[str, list[Key]] = {}  # by what they are, wherever they are needed
         for key in problem.order:
@@ -106,6 +111,25 @@ class _Program:
         self.read: dict[Key, float] = {}
         for key in problem.order:  # operands come first; those of a circle that do not count as nothing
             self.read[key] = min((self.needed(option) for option in problem.options[key]), default=0.0)
+
+    def done(self, part: Part) -> None:
+        """Takes note of the values of a part: of what they are computed from, what depends on the same axes is fetched as often."""
+        self.seen |= part.options.keys()
+        free = self.view.free
+        had: dict[Key, float] = {}  # that is fetched at least to have a value, be it read
+        for key in sorted(part.options, key=self.problem.bit.__getitem__):  # operands first
+            ways = [self.fetched.get(key, 0.0)] if key in part.inside else []
+            reads: list[float] = []
+            for option in self.problem.options[key]:
+                if option.item.head == "Read":
+                    buffer = self.view.buffers[str(option.item.payload[0])]
+                    counts = buffer.arg is None or self.unshared(buffer.cls)
+                    reads.append(self.problem.works.fetched(key, option.item) if counts else 0.0)
+                elif key not in part.inside:
+                    below = (child for child in option.children if free[child[0]] == free[key[0]])
+                    ways.append(max((had.get(child, 0.0) for child in below), default=0.0))
+            self.fetched[key] = min(ways, default=0.0)
+            had[key] = min((*ways, *reads), default=0.0)
 
     def places(self, name: str) -> list[Key]:
         """Where the values of a buffer may be computed."""
@@ -209,7 +233,7 @@ def _between(
     problem = program.problem
     valued = () if after.names == outputs else after.names
     part = _walk(program, before.names, after.names, valued)
-    program.seen |= part.options.keys()
+    program.done(part)
     groups = {
         name: beneath(
             problem,
@@ -280,6 +304,7 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
         amount,
         reads & inside.keys(),
         known,
+        fetched={key: program.fetched.get(key, 0.0) for key in inside},
     )
 
 
@@ -348,6 +373,7 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
             tuple(sorted(view.free[key[0]])),
             key[0] in problem.stored,
             tuple(part.inside.get(key, {}).values()),
+            part.fetched.get(key, 0.0),
             key in part.inside_reads,
         ]
         for option in options:

@@ -132,7 +132,7 @@ class Scope:
     def fields(self) -> tuple[str, ...]:
         """The fields of Work that any value has."""
         works = [work for found in self._wholes.values() for works in found for work in works.values()]
-        works += self.problem.products
+        works += (*self.problem.tiled("tiled"), *self.problem.tiled("rows"))
         works += [
             once.work for each in self.part.known.values() for ways in each.once.values() for once in ways
         ]
@@ -152,7 +152,8 @@ class Scope:
 
     def _whole(self, key: Key, item: Item, how: How, shape: tuple[int, ...] | None = None) -> Work:
         if item is INSIDE:
-            return self.problem.works.repeated(self.part.inside[key][how], key, item, how, shape)
+            fetched = self.part.fetched.get(key, 0.0)
+            return self.problem.works.repeated(self.part.inside[key][how], key, item, how, shape, fetched)
         return self.problem.works.work(key, item, how, shape)
 
     def whole(self, amounts: Sequence[float], read: float = 0.0) -> Work:
