@@ -243,8 +243,8 @@ FORMULAS: tuple[Formula, ...] = (
     Formula(
         "t_epilogue",
         "s",
-        "epilogue_ops / (peak_ops * occ_compute)",
-        "the epilogue, which begins when a tile's products are done",
+        "quantisation * epilogue_ops / (peak_ops * occ_compute)",
+        "the epilogue, which begins when a tile's products are done, on the multiprocessors that have one",
         plain="0",
     ),
     Formula("turns", "tile", "ceiling(blocks / sms)", "tiles that the busiest multiprocessor computes"),

@@ -113,10 +113,10 @@ def _loops(problem: Problem, candidate: Candidate, limits: Limits) -> str | None
     if problem[0] == "Fold":
         summed, size = size, int(problem[3])
         _, block, threads = candidate.tile
-        if wider * size <= limits.access_bytes and summed % wider == 0:
-            return f"accesses of {wider} elements would fit"
         if 2 * threads * candidate.width > summed:
             return f"{threads} threads have less than two accesses each to {summed} points"
+        if wider * size <= limits.access_bytes and summed % wider == 0 and 2 * threads * wider <= summed:
+            return f"accesses of {wider} elements would fit"
         if block * threads % WARP:
             return f"{block * threads} threads are no whole warps"
         return f"half of {block} covers the {points} points of a row" if block // 2 >= points else None

@@ -153,13 +153,15 @@ def shared(world: World, c: int, size: int, points: int, threads: int, width: in
 
 
 def shared_threads(world: World, n: int, c: int, size: int, points: int, threads: int, width: int) -> bool:
-    """Those of the table, with the widest accesses, two of them for each, and a block that does not hang over the row."""
-    if size <= 0 or width != min(c & -c, limits_of(world.context)["access"] // size):
+    """Those of the table, with the widest accesses of which each has two, and a block that does not hang over the row."""
+    if size <= 0:
         return False
+    widest = min(c & -c, limits_of(world.context)["access"] // size)
+    fitting = [each for (each,) in rows_of(world, "vector-width") if each <= widest and 2 * threads * each <= c]
     known = (threads,) in rows_of(world, "sum-threads") and (points * threads,) in rows_of(
         world, "block-threads"
     )
-    return known and 2 * threads * width <= c and points // 2 < n
+    return known and width == max(fitting, default=0) and points // 2 < n
 
 
 def walk_fits(world: World, problem: Term, bm: int, bn: int, bk: int, own: int, width: int) -> bool:
