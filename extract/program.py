@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinyc.egraph.graph import Graph
 from tinyc.ir.check_region import fault
@@ -25,7 +25,7 @@ from .uncollected import uncollected
 from .view import View, input_dtypes
 
 MAX_STORING_ROUNDS = 4
-"""How often extraction is repeated with reductions stored that it would have computed twice in a kernel."""
+"""How often extraction is repeated with reductions stored that it should not have computed where it did."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,9 @@ def extract_program(
     problem = _problem(program, view, model)
     best = _begun(program, problem, wrong) if effort and problem.size > LONG else None
     proved = None if best is None else _proved(program, view, best, effort, wrong, finished, hasty=True)
-    if proved is None or (proved[3].gap > CLOSE and proved[3].limit != "parts"):  # a search that was cut off
+    if proved is None or (
+        proved[3].gap > CLOSE and proved[0].seconds == proved[3].start
+    ):  # or nothing better was found
         best = _cheapest(program, problem, wrong)
         if best is None:
             return Found(None, {}, malformed, None)
@@ -132,7 +134,7 @@ def _begun(program: Program, problem: Problem, wrong: Legality) -> tuple[Choice,
     if choice is None:
         return None
     built = build(program, problem.view, choice, problem.rows)
-    right = not built.repeated and not any(map(wrong, built.extracted.regions))
+    right = not built.repeated | built.compared and not any(map(wrong, built.extracted.regions))
     return (choice, built.extracted, problem) if right else None
 
 
@@ -178,7 +180,7 @@ def _proved(
     hasty: bool = False,
 ) -> tuple[Choice, Extracted, Problem, Proof]:
     """The exact choice, where it is better than the greedy one and can be built, and what is known of it. Reductions that
-    the greedy choice had to store stay stored; where the exact one computes others twice, they are stored as well, and
+    the greedy choice had to store stay stored; where the exact one has kernels that must not be, others are stored as well, and
     the bound is that of the problem before."""
     start, extracted, problem = best
     if not effort:
@@ -190,7 +192,8 @@ def _proved(
         if choice is start:
             break
         built = build(program, view, choice, stored.rows)
-        stricter = _stricter(stored, built, wrong)
+        # what is computed again for other axes is counted as often
+        stricter = _stricter(stored, replace(built, repeated=frozenset()), wrong)
         if stricter is None:
             if finished is not None and finished(built.extracted) > finished(extracted):
                 return start, extracted, problem, proof.of(start, "plans")
@@ -205,7 +208,7 @@ def _stricter(problem: Problem, built: Built, wrong: Legality) -> Problem | None
 
     A value that the e-graph holds once may be read from several buffers: of rows 0 to 3 and of rows 4 to 7, each only where those
     are asked for. A kernel that needs it in both places reads it from neither, though it computes it twice."""
-    stored, computed = set(built.repeated), set[str]()
+    stored, computed = set(built.repeated | built.compared), set[str]()
     for region, classes, reads in zip(built.extracted.regions, built.reductions, built.reads, strict=True):
         refusal = wrong(region)
         if refusal is None:

@@ -43,13 +43,14 @@ from .view import LEVEL, View, axis_extent, axis_id
 
 @dataclass(frozen=True)
 class Built:
-    """``repeated``: the classes of reductions that a kernel would compute more than once (for different axes): what
-    fans out is not to be recomputed (document 004 §6.7); and of those that several kernels would compute, and one of them compare.
+    """``repeated``: the classes of reductions that a kernel would compute more than once, for different axes; ``compared``: of those
+    that several kernels would compute, and one of them compare.
     ``reductions``: per Region, the classes of all in it. ``reads``: per
     Region, for the let of each Read, the class that it is a value of."""
 
     extracted: Extracted
     repeated: frozenset[str]
+    compared: frozenset[str]
     reductions: tuple[frozenset[str], ...]
     reads: tuple[Mapping[str, str], ...]
 
@@ -85,7 +86,6 @@ def build(program: Program, view: View, choice: Choice, rows: bool = False) -> B
     regions = tuple(region for region, _ in built)
     plans = tuple(plan for _, plan in built)
     repeated = {origin for builder in builders for origin in builder.repeated}
-    repeated |= _compared(builders, regions)
     classes: dict[str, set[str]] = {}
     for cls in view.items:
         classes.setdefault(view.origin(cls), set()).add(cls)
@@ -97,7 +97,8 @@ def build(program: Program, view: View, choice: Choice, rows: bool = False) -> B
     outputs = [refs[cls] for cls in view.graph.outputs]
     extracted = Extracted(regions, plans, region_execution(regions, inputs, outputs))
     reads = tuple(builder.reads() for builder in builders)
-    return Built(extracted, everywhere(repeated), within, reads)
+    compared = everywhere(_compared(builders, regions))
+    return Built(extracted, everywhere(repeated), compared, within, reads)
 
 
 def _compared(builders: Sequence[_RegionBuilder], regions: Sequence[Region]) -> set[str]:
