@@ -31,6 +31,7 @@ from .proof import Effort, Proof, unproven
 from .relaxed import relaxed
 from .rounded import Picked, rounded
 from .solved import Answer, Meter, Solved, answered, made_levels
+from .tables import Found, Table
 
 SMALL = 300
 """Options of a program that is not cut into parts."""
@@ -63,6 +64,7 @@ def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) 
     meter, hosts = Meter(effort), Hosts(problem)
     best, bound, limit = start, 0.0, ""
     known: dict[tuple[object, ...], Solved | None] = {}
+    tables: dict[tuple[Table, int, int], Found] = {}
     large = problem.size > SMALL
     enough = CLOSE if large else TOLERANCE
     guide = regular(problem, start) if large else start
@@ -71,7 +73,7 @@ def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) 
         best = guide
     at, loosely = cuts(problem, guide) if large else [], large
     while True:
-        division, at = parts(problem, at, loosely, further)
+        division, at = parts(problem, at, loosely, further, tables)
         if hasty and any(len(part.options) > LARGE for part in division):
             return start, unproven(problem, start)
         answers = answered(hosts, division, known, meter, loosely, further)

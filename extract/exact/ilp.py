@@ -23,7 +23,7 @@ from typing import Any
 
 from .dag import Dag, Solution, components, cost_of, greedy, taken, valid
 from .frontier import cheapest
-from .reduce import reduced
+from .reduce import possible, reduced
 
 TOLERANCE = 1e-6
 """Costs that differ by less, relatively, are one: what the solver's arithmetic can tell apart."""
@@ -75,19 +75,21 @@ def solve(dag: Dag, limits: Limits | None = None, start: Solution | None = None)
         )
     ):
         raise ValueError("costs are finite and not negative")
-    found = greedy(dag)
-    if found is None:
-        return None
-    best: Solution = found
-    if start is not None and valid(dag, start) and cost_of(dag, start) <= cost_of(dag, best):
-        best = start
-    kept = reduced(dag)
     limits = limits or Limits()
-    quick = cheapest(dag, kept, limits.states)
+    kept: Mapping[str, Sequence[int]] = possible(dag)
+    quick, found = cheapest(dag, kept, limits.states), None
+    if quick is None:
+        found = greedy(dag)
+        if found is None:
+            return None
+        kept = reduced(dag, kept)  # fewer nodes are fewer states
+        quick = cheapest(dag, kept, limits.states)
     if quick is not None:
-        best = min(best, quick, key=lambda each: cost_of(dag, each))
+        best = _cheaper(dag, quick, start)
         cost, count = cost_of(dag, best), sum(map(len, kept.values()))
         return Exact(best, cost, cost, True, time.perf_counter() - began, count, 0)
+    assert found is not None
+    best = _cheaper(dag, found, start)
     program = _Program(dag, kept)
     if not program.columns:
         return Exact(best, cost_of(dag, best), cost_of(dag, best), True, time.perf_counter() - began, 0, 0)
@@ -107,6 +109,13 @@ def solve(dag: Dag, limits: Limits | None = None, start: Solution | None = None)
         program.cuts,
         "" if optimal else limit,
     )
+
+
+def _cheaper(dag: Dag, solution: Solution, start: Solution | None) -> Solution:
+    """A solution, or the one that there was before."""
+    if start is None or not valid(dag, start) or cost_of(dag, start) > cost_of(dag, solution):
+        return solution
+    return start
 
 
 # ---- the program ----------------------------------------------------------------------------------------------------------

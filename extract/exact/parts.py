@@ -177,13 +177,18 @@ def whole(problem: Problem) -> Part:
 
 
 def parts(
-    problem: Problem, at: Sequence[Cut], loosely: bool = False, further: bool = False
+    problem: Problem,
+    at: Sequence[Cut],
+    loosely: bool = False,
+    further: bool = False,
+    known: dict[tuple[Table, int, int], Found] | None = None,
 ) -> tuple[list[Part], list[Cut]]:
     """The program, first things first, in parts between the cuts ``at``, and those of them that could be used: cut ``n`` is
-    between the parts n and n + 1. ``further``: with more levels of what is made, see :func:`~tinyc.extract.exact.inside.beneath`."""
+    between the parts n and n + 1. ``further``: with more levels of what is made, see :func:`~tinyc.extract.exact.inside.beneath`;
+    ``known``: as there."""
     outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
     at, mate = list(at), mates(problem) if loosely else {}
-    known: dict[tuple[Table, int, int], Found] = {}
+    known = {} if known is None else known
     while True:
         program = _Program(problem, [cut.names for cut in at], known)
         ends = [Cut((), ()), *at, Cut(outputs, (0.0,) * len(outputs))]

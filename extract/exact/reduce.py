@@ -14,9 +14,9 @@ MAX_NODES = 1_500
 """Of a class that is looked at pair by pair."""
 
 
-def reduced(dag: Dag) -> dict[str, list[int]]:
-    """For each class that an optimal solution may need, the nodes that it may take."""
-    kept = _possible(dag)
+def reduced(dag: Dag, kept: Mapping[str, Sequence[int]] | None = None) -> Mapping[str, Sequence[int]]:
+    """For each class that an optimal solution may need, the nodes that it may take. ``kept``: what :func:`possible` says."""
+    kept = possible(dag) if kept is None else kept
     if any(node.group is not None for nodes in dag.classes.values() for node in nodes):
         return kept
     work = _Work(dag, kept)
@@ -32,7 +32,7 @@ def reduced(dag: Dag) -> dict[str, list[int]]:
     return {name: sorted(numbers) for name, numbers in work.kept.items()}
 
 
-def _possible(dag: Dag) -> dict[str, list[int]]:
+def possible(dag: Dag) -> dict[str, list[int]]:
     """Nodes that can be had at all, do not need their own class, and are not dominated by one of their class that is no
     dearer and needs no more."""
     possible: set[str] = set()
