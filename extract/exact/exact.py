@@ -22,6 +22,7 @@ from ..uncollected import uncollected
 from .bounds import Ends
 from .chains import stored
 from .cuts import Cut, cuts
+from .derived import derived, without
 from .hosts import Hosts
 from .ilp import TOLERANCE
 from .inside import Levels
@@ -48,6 +49,9 @@ LARGE = 500
 TOGETHER = 300
 """Options of a part that is put together of others, at most."""
 
+FIRST = 1 / 2
+"""The share of an effort that goes into a search that knows fewer buffers, where that is done (``derived.py``)."""
+
 LAUNCHED = 2 / 3
 """The share of a program's time that its launches take from which on its kernels compute again what they could read: it is looked
 at with more levels from the start."""
@@ -61,7 +65,6 @@ def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) 
 
     Which one it is depends on time only where ``Proof.limit`` is "seconds"."""
     began = time.perf_counter()
-    meter, hosts = Meter(effort), Hosts(problem)
     best, bound, limit = start, 0.0, ""
     known: dict[tuple[object, ...], Solved | None] = {}
     tables: dict[tuple[Table, int, int], Found] = {}
@@ -71,6 +74,10 @@ def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) 
     further = large and len(guide.kernels) * problem.model.hardware.launch > LAUNCHED * guide.seconds
     if guide.seconds < best.seconds:
         best = guide
+    if further and (names := derived(problem)):
+        best, _ = exact(without(problem, names), best, effort.part(FIRST), hasty)
+        effort = effort.part(1 - FIRST)
+    meter, hosts = Meter(effort), Hosts(problem)
     at, loosely = cuts(problem, guide) if large else [], large
     while True:
         division, at = parts(problem, at, loosely, further, tables)

@@ -24,6 +24,10 @@ class Effort:
         """What is left when so many seconds are spent."""
         return Effort(max(0.0, self.seconds - seconds), self.steps)
 
+    def part(self, share: float) -> Effort:
+        """A share of it, in (0, 1]."""
+        return Effort(share * self.seconds, share * self.steps)
+
     @property
     def unhurried(self) -> Effort:
         """With time for a machine that is slower than it was."""

@@ -8,22 +8,18 @@ A value is one if it dominates the input that lies deepest in the program: every
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..choice import REDUCING
 from ..problem import Problem
-
-ROOT = ""
-"""Stands for whoever uses the outputs."""
-
-Graph = Mapping[str, Sequence[str]]
+from .values import ROOT, Graph, graph_of, reached
 
 
 def separators(problem: Problem) -> list[str]:
     """What is computed there, by origin (:meth:`View.origin`), first things first: of those that dominate one input, of the input
     that has most. Only values are named that lead to the next by way of a reduction and beside it: to store what is on the only
     way pays no more than to store its end."""
-    graph = _graph(problem)
+    graph = graph_of(problem)
     order = _order(graph)
     above = _dominators(graph, order)
     longest: list[str] = []
@@ -45,31 +41,8 @@ def separators(problem: Problem) -> list[str]:
         if name not in inputs
         and reducing & _between(graph, after, name)
         and after not in reducing
-        and name in _reached(graph, after, reducing)
+        and name in reached(graph, after, reducing)
     ]
-
-
-def _graph(problem: Problem) -> Graph:
-    """What each value is computed from, in any way, wherever it is needed."""
-    view = problem.view
-    held = {
-        name: tuple(dict.fromkeys(view.origin(way.root) for way in buffer.ways))
-        for name, buffer in view.buffers.items()
-    }
-    found: dict[str, dict[str, None]] = {ROOT: {}}
-    for output in view.graph.outputs:
-        found[ROOT] |= dict.fromkeys(held[output])
-    for key, options in problem.options.items():
-        name = view.origin(key[0])
-        children = found.setdefault(name, {})
-        for option in options:
-            if option.item.head == "Read":
-                buffer = str(option.item.payload[0])
-                children |= dict.fromkeys(held[buffer] or (buffer,))
-            children |= dict.fromkeys(view.origin(child[0]) for child in option.children)
-        children.pop(name, None)
-    leaves = {child for children in found.values() for child in children} - found.keys()
-    return {name: tuple(children) for name, children in found.items()} | dict.fromkeys(sorted(leaves), ())
 
 
 def _order(graph: Graph) -> list[str]:
@@ -129,23 +102,12 @@ def _chain(above: Mapping[str, str], name: str) -> Iterator[str]:
 def _between(graph: Graph, start: str, end: str) -> set[str]:
     """What lies on a way from ``start`` down to ``end``, the start among it, the end not."""
     users: dict[str, list[str]] = {}
-    for name in _reached(graph, start, {end}) - {end}:
+    for name in reached(graph, start, {end}) - {end}:
         for child in graph[name]:
             users.setdefault(child, []).append(name)
     found, stack = set[str](), [end]
     while stack:
         fresh = set(users.get(stack.pop(), ())) - found
-        found |= fresh
-        stack += fresh
-    return found
-
-
-def _reached(graph: Graph, start: str, ends: Container[str]) -> set[str]:
-    """All that ``start`` leads to, and not by way of ``ends``."""
-    found, stack = {start}, [start]
-    while stack:
-        name = stack.pop()
-        fresh = set(graph[name]) - found if name not in ends else set[str]()
         found |= fresh
         stack += fresh
     return found
