@@ -165,7 +165,7 @@ class Problem:
             return frozenset()
         shapes = {tuple(way.shape) for buffer in self.view.buffers.values() for way in buffer.ways}
         loops = (self.tiling.loops(shape, folds=self.folds(shape)) for shape in shapes)
-        return frozenset(self.running.walks.values()).union(*loops)
+        return frozenset[Schedule]().union(*self.running.walks.values(), *loops)
 
     def folds(self, shape: Sequence[int], keys: Iterable[Key] | None = None) -> tuple[Fold, ...]:
         """The sums that threads may share in a kernel that fills ``shape``, if it computes some of ``keys``; of any."""
@@ -180,11 +180,6 @@ class Problem:
     def products(self) -> frozenset[Work]:
         """What the products of the program are that a kernel may tile, each with its Schedule."""
         return self._tiled("tiled") | self._tiled("rows")
-
-    @cached_property
-    def scanned(self) -> frozenset[Work]:
-        """The same under a scan."""
-        return self._tiled("scanned") if self.scans else frozenset()
 
     def _tiled(self, how: How) -> frozenset[Work]:
         found = (
@@ -201,8 +196,7 @@ class Problem:
         numbers: dict[Schedule, set[int]] = {}
         for key, options in self.options.items():
             for option in options:
-                walk = self.running.streamed(key, option.item)
-                if walk is not None:
+                for walk in self.running.streamed(key, option.item):
                     numbers.setdefault(walk, set()).add(self.bit[key])
         for found in numbers.values():
             stack = list(found)

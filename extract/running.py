@@ -23,25 +23,32 @@ class Running:
 
     def __init__(self, works: Works) -> None:
         self.works, self.view, self.model, self.tiling = works, works.view, works.model, works.tiling
+        self._walks: dict[Item, tuple[Schedule, ...]] = {}
         self._timers: dict[Schedule | None, Timer] = {}
         self._loops: dict[tuple[Hashable, ...], Sequence[tuple[Schedule, Timer]]] = {}
 
     def spread(self, work: Work, shape: Sequence[int], items: Mapping[Key, Item], size: int = 0) -> Work:
-        """The work of a kernel that fills ``shape`` with the blocks that suit it, where the machine has any. ``size``: bytes
-        of an element, see :meth:`Tiling.loops`."""
+        """The work of a kernel of loops that fills ``shape`` with the blocks that suit it, where the machine has any. ``size``:
+        bytes of an element, see :meth:`Tiling.loops`."""
         if self.tiling is None or work.schedule is not None:
             return work
-        walks = [
-            self.tiling.walk(item)
-            for key, item in items.items()
-            if item.head == "Stream" and outside(self.view.free[key[0]])
-        ]
-        if walks:
-            return replace(work, schedule=max(walks, key=lambda walk: walk.blocks))
         folds = fold_of(self.view, items, shape, self.works.bytes)
         amounts = amounts_of(work)
         best, _ = min(self.ways(tuple(shape), size, folds), key=lambda way: way[1](amounts))
         return replace(work, schedule=best)
+
+    def walked(self, work: Work, items: Mapping[Key, Item]) -> Work:
+        """The work of a kernel that walks scores on matrix units, in the tiles that suit it: all its Streams together, as is best for
+        the one that takes longest."""
+        walks = [found for key, item in items.items() if (found := self.streamed(key, item))]
+        if self.tiling is None or not walks:
+            return work
+        amounts = amounts_of(work)
+
+        def seconds(walk: Schedule) -> float:
+            return self.timer(walk)(amounts)
+
+        return replace(work, schedule=max((min(each, key=seconds) for each in walks), key=seconds))
 
     def ways(
         self, shape: tuple[int, ...], size: int, folds: tuple[Fold, ...]
@@ -62,10 +69,18 @@ class Running:
             self._timers[schedule] = timer(self.model, schedule)
         return self._timers[schedule]
 
-    def streamed(self, key: Key, item: Item) -> Schedule | None:
-        """How a kernel runs that holds a Stream at its output axes; None for any other item."""
-        at_output = item.head == "Stream" and outside(self.view.free[key[0]])
-        return self.tiling.walk(item) if self.tiling is not None and at_output else None
+    def streams(self, key: Key, item: Item) -> bool:
+        """Whether a kernel that holds this holds a Stream at its output axes, on a GPU."""
+        return self.tiling is not None and item.head == "Stream" and outside(self.view.free[key[0]])
+
+    def streamed(self, key: Key, item: Item) -> tuple[Schedule, ...]:
+        """The ways to walk a Stream on matrix units, at a kernel's output axes; none of any other item."""
+        if self.tiling is None or not self.streams(key, item):
+            return ()
+        if item not in self._walks:
+            self._walks[item] = self.tiling.walks(item)
+        # a sum of weights alone is walked with the values that they weight
+        return self._walks[item] or self.walks.get(item.children[0], ())
 
     def idle(self, shape: Sequence[int]) -> float:
         """The threads that keep the machine busy over those that the points of ``shape`` have work for, at least 1."""
@@ -73,11 +88,11 @@ class Running:
         return max(1.0, row.sms * row.busy_warps * WARP / math.prod(shape)) if self.tiling else 1.0
 
     @cached_property
-    def walks(self) -> dict[str, Schedule]:
-        """How Streams run, by their classes and those of their scans."""
-        found: dict[str, Schedule] = {}
+    def walks(self) -> Mapping[str, tuple[Schedule, ...]]:
+        """How scans are walked, by their classes: as the Streams over them are that weight values."""
+        found: dict[str, dict[Schedule, None]] = {}
         for cls, _ in self.works.order if self.tiling else ():
             for item in self.view.items.get(cls, ()):
                 if item.head == "Stream" and self.tiling is not None and outside(self.view.free[cls]):
-                    found[cls] = found[item.children[0]] = self.tiling.walk(item)
-        return found
+                    found.setdefault(item.children[0], {}).update(dict.fromkeys(self.tiling.walks(item)))
+        return {cls: tuple(each) for cls, each in found.items()}

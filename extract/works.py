@@ -9,7 +9,7 @@ from functools import cached_property
 
 from tinyc.ir.rows import row_pitch, slab_bytes
 
-from .choice import LOOPED, REDUCING, How, Key, item_work, outside, rescored
+from .choice import LOOPED, REDUCING, How, Key, item_work, outside, rescored, summed
 from .cost.model import CostModel, Work, along_row, points, repeats, weight
 from .cost.schedule import Schedule, whole_rows
 from .tiling import Tiling
@@ -62,6 +62,8 @@ class Works:
             operands: tuple[object, ...] = ()
             if item.head in ("Contract", "Stream"):
                 operands = tuple(map(self._operand, item.children))
+            if item.head == "Reduce" and (product := summed(view, key[0], item)) is not None:
+                operands = (product.payload, *map(self._operand, product.children))
             if item.head == "Scan" and item.payload[2] is not None:
                 operands = (rescored(view, item),)
             gathered = self._gathers.get((key[0], item), 0.0) if key[1] else 0.0
@@ -79,11 +81,9 @@ class Works:
         return self.view.free[cls], loads, any(map(is_rounded, self.view.items.get(cls, ())))
 
     def _work(self, key: Key, item: Item, how: How, shape: Sequence[int] | None) -> Work:
-        tiled = (
-            item.head == "Contract"
-            and how not in LOOPED
-            and (how == "scanned" or outside(self.view.free[key[0]]))
-        )
+        # under a scan it runs as that is walked
+        alone = item.head == "Contract" and how not in (*LOOPED, "scanned")
+        tiled = alone and outside(self.view.free[key[0]])
         schedule = self.schedule(key, item, how == "rows") if tiled else None
         read = item.head == "Read" and not key[1]
         moved = self.bytes(self.view.buffers[str(item.payload[0])]) if read else 0

@@ -176,12 +176,15 @@ def _multiplied(region: Region, name: str, flops: float) -> Work:
     """The work of a product: by whether its factors are rounded, and the buffers that it is loaded from."""
     lets = {let.name: let.value for let in region.lets}
     value = lets[name]
-    factors = operands(lets[value.body] if isinstance(value, Reduce) else value)
+    if isinstance(value, Stream):  # its scores are a product of their own
+        factors: tuple[str, ...] = (value.weight,)
+    else:
+        factors = operands(lets[value.body] if isinstance(value, Reduce) else value)
     if all(getattr(lets[factor], "op", "") == ROUNDED for factor in factors):
         return Work(tf32_flops=flops)
     types = {ref.name: ref.dtype for ref in region.inputs}
-    found: set[str] = set()
-    pending = [name]
+    found: set[str] = set(factors)
+    pending = list(factors)
     read = set()
     while pending:
         value = lets[pending.pop()]

@@ -67,7 +67,7 @@ class Case(NamedTuple):
         """Whether a kernel that holds no more than this is of the kind, and not of one that it costs as much in."""
         kinds = {kind for kind, _ in held}
         if self == STREAMS:
-            return bool(kinds & {"walks", "inside"})
+            return bool(kinds & {"streams", "inside"})
         if self.name == "rows" and ("base" not in kinds if "copy" in kinds else "inside" not in kinds):
             return False  # a product belongs to one part
         return self.name not in PRODUCTS or bool(kinds & {"base", "reduction", "inside"})
@@ -78,6 +78,7 @@ PRODUCTS = ("alone", "beside", "rows")
 
 LOOPS = Case("loops", "loops")
 STREAMS = Case("stream", "walked")
+SCAN = Case("scan", "scanned")
 
 
 class Cases:
@@ -102,7 +103,7 @@ class Cases:
 
     def _runs(self, root: Key, case: Case, shape: tuple[int, ...], size: int) -> list[Schedule]:
         tiling, known = self.problem.tiling, self.scope.part.known.values()
-        if tiling is None or case == LOOPS:
+        if tiling is None or case in (LOOPS, STREAMS):
             return (
                 [run for run, _ in self.problem.running.ways(shape, size, self._folds(root, shape))]
                 if tiling
@@ -111,14 +112,13 @@ class Cases:
         found: dict[Schedule | None, None] = {}
         for key in self._beneath(root):
             for option in self.scope.options[key]:
-                if case == STREAMS:
-                    found[self.problem.running.streamed(key, option.item)] = None
+                if case == SCAN:
+                    found |= dict.fromkeys(self.problem.running.streamed(key, option.item))
                 elif option.item.head == "Contract":
                     found[self.problem.works.work(key, option.item, case.how).schedule] = None
                 elif option.item is INSIDE:
-                    works = (*self.problem.products, *self.problem.scanned)
-                    found |= dict.fromkeys(work.schedule for work in works)
-        if case == STREAMS:
+                    found |= dict.fromkeys(work.schedule for work in self.problem.products)
+        if case == SCAN:
             found |= dict.fromkeys(walk for each in known for walk in each.walks)
         return [each for each in found if each is not None]
 
@@ -155,7 +155,7 @@ class Cases:
         heads = self._heads(root)
         if anywhere or INSIDE.op in heads:  # beneath what is given, there may be anything
             heads |= self.scope.hosts.heads
-        tiled = [case for case in self.tiled if case.name != "scan" or "Scan" in heads]
+        tiled = [case for case in self.tiled if case != SCAN or "Scan" in heads]
         looped = [LOOPS]
         if not anywhere and (self.streams(root) or (INSIDE.op in heads and self.scope.given.walked)):
             looped.append(STREAMS)
@@ -170,5 +170,5 @@ class Cases:
                 if self.problem.rows
                 else [Case("alone", "tiled")]
             ),
-            Case("scan", "scanned"),
+            SCAN,
         ]

@@ -9,7 +9,7 @@ from functools import cache
 from ..cost.model import CostModel, Timer, Work, estimates_by_formulas
 from ..cost.schedule import Schedule
 from ..problem import Problem
-from .cases import LOOPS, PRODUCTS, Case
+from .cases import PRODUCTS, Case
 
 
 class Hosts:
@@ -26,10 +26,9 @@ class Hosts:
         """What kernels of a case take."""
         problem = self.problem
         if case.name not in self._of:
-            works = self.products if case.name in PRODUCTS else problem.scanned
-            found = set() if case.name in PRODUCTS else set(problem.loops)
-            if case != LOOPS:
-                found.update(each.schedule for each in works if each.schedule is not None)
+            found = set(problem.loops)
+            if case.name in PRODUCTS:
+                found = {each.schedule for each in self.products if each.schedule is not None}
             best = undominated(problem.model, [Work(schedule=each) for each in found])
             timers = (problem.running.timer(each) for each in [work.schedule for work in best] or [None])
             self._of[case.name] = tuple(dict.fromkeys(timers))
