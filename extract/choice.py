@@ -94,13 +94,14 @@ def item_work(
     schedule: Schedule | None = None,
     moved: float = 0.0,
     gathered: float = 0.0,
+    score: str = "Scan",
 ) -> Work:
     """The work of evaluating one item wherever its class is needed in a kernel, its operands not counted.
 
     A contraction is tiled over the kernel's output axes, or over those and the axes of a scan ("scanned"); of "rows" it is
     there at other places of the row. Of a stream's two products the second is tiled as well, unless a reduction encloses it or
     its scores are "walked" as they are.
-    ``schedule``: how a tiled contraction runs. Of a Read, ``moved``: bytes of its buffer; ``gathered``: elements that the
+    ``score``: what a score takes in a walk, by its weight. ``schedule``: how a tiled contraction runs. Of a Read, ``moved``: bytes of its buffer; ``gathered``: elements that the
     tiles of a contraction load by it, one by one.
     """
     if item.head == "Contract":
@@ -116,8 +117,8 @@ def item_work(
     if item.head == "Scan":
         rows, count = points(view.free[cls]), points(bound_axes(item))
         if item.payload[2] is None:
-            return Work(ops=(weight("Scan") * count + weight("Row")) * rows, values=1)
-        each = 2 * weight("Scan") + weight("MUL") + weight("Cast")  # of a score, in two walks
+            return Work(ops=(weight(score) * count + weight("Row")) * rows, values=1)
+        each = 2 * weight(score) + weight("MUL") + weight("Cast")  # of a score, in two walks
         return Work(ops=(each * count + weight("Row")) * rows, values=1) + rescored(view, item)
     if item.head == "Stream":
         scan, weights = (view.free[child] for child in item.children)

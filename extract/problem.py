@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from tinyc.ir.folds import Fold
@@ -164,8 +165,15 @@ class Problem:
         if self.tiling is None:
             return frozenset()
         shapes = {tuple(way.shape) for buffer in self.view.buffers.values() for way in buffer.ways}
-        loops = (self.tiling.loops(shape, folds=self.folds(shape)) for shape in shapes)
-        return frozenset[Schedule]().union(*self.running.walks.values(), *loops)
+        sizes = (0, *sorted({buffer.dtype.itemsize for buffer in self.view.buffers.values()}))
+        loops = {
+            each
+            for shape in shapes
+            for widest in sizes
+            for each in self.tiling.loops(shape, folds=self.folds(shape), widest=widest)
+        }
+        alone = (replace(each, row_blocks=1) for each in loops)  # a row's block, where its points need sums
+        return frozenset[Schedule](loops).union(*self.running.walks.values(), alone)
 
     def folds(self, shape: Sequence[int], keys: Iterable[Key] | None = None) -> tuple[Fold, ...]:
         """The sums that threads may share in a kernel that fills ``shape``, if it computes some of ``keys``; of any."""

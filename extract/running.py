@@ -13,8 +13,8 @@ from tinyc.ir.resources import WARP
 from .choice import Key, outside
 from .cost.model import Timer, Work, amounts_of, timer
 from .cost.schedule import Schedule
-from .folds import fold_of
-from .view import Item
+from .folds import fold_of, in_common
+from .view import Item, axis_id
 from .works import Works
 
 
@@ -34,7 +34,10 @@ class Running:
             return work
         folds = fold_of(self.view, items, shape, self.works.bytes)
         amounts = amounts_of(work)
-        best, _ = min(self.ways(tuple(shape), size, folds), key=lambda way: way[1](amounts))
+        common = in_common(self.view, items.items(), shape)
+        widest = max((self.along(key, item, shape) for key, item in items.items()), default=0)
+        ways = self.ways(tuple(shape), size, folds, common, max(size, widest))
+        best, _ = min(ways, key=lambda way: way[1](amounts))
         return replace(work, schedule=best)
 
     def walked(self, work: Work, items: Mapping[Key, Item]) -> Work:
@@ -51,17 +54,28 @@ class Running:
         return replace(work, schedule=max((min(each, key=seconds) for each in walks), key=seconds))
 
     def ways(
-        self, shape: tuple[int, ...], size: int, folds: tuple[Fold, ...]
+        self, shape: tuple[int, ...], size: int, folds: tuple[Fold, ...], common: bool, widest: int
     ) -> Sequence[tuple[Schedule, Timer]]:
-        """The ways to run loops, the first of those that take as long whatever they do."""
+        """The ways to run loops, the first of those that take as long whatever they do. ``common``: whether the points of a row need
+        sums that they have in common: one block has the row then, and computes them once. ``widest``: see :meth:`Tiling.loops`."""
         assert self.tiling is not None
-        key = shape, size, folds
+        key = shape, size, folds, common, widest
         if key not in self._loops:
             found: dict[Timer, Schedule] = {}
-            for way in self.tiling.loops(shape, size, folds):
-                found.setdefault(self.timer(way), way)
+            for way in self.tiling.loops(shape, size, folds, widest):
+                each = replace(way, row_blocks=1) if common else way
+                found.setdefault(self.timer(each), each)
             self._loops[key] = tuple((way, timer) for timer, way in found.items())
         return self._loops[key]
+
+    def along(self, key: Key, item: Item, shape: Sequence[int]) -> int:
+        """Bytes of the elements that an item reads along the last axis of ``shape``; 0 where it reads none."""
+        if item.head != "Read" or not item.payload[1:] or not item.payload[1]:
+            return 0
+        last = sum(size > 1 for size in shape) - 1
+        terms = item.payload[1][-1].terms  # type: ignore[index]
+        moves = any(factor == 1 and isinstance(atom, str) and axis_id(atom) == last for factor, atom in terms)
+        return self.view.buffers[str(item.payload[0])].dtype.itemsize if moves else 0
 
     def timer(self, schedule: Schedule | None) -> Timer:
         """What kernels take that run so."""

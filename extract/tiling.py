@@ -85,18 +85,24 @@ class Tiling:
         if not known:
             yield streaming(extents, *WALK, self.limits.access_bytes, self.limits.arch)
 
-    def loops(self, shape: Sequence[int], size: int = 0, folds: Iterable[Fold] = ()) -> Iterator[Schedule]:
+    def loops(
+        self, shape: Sequence[int], size: int = 0, folds: Iterable[Fold] = (), widest: int = 0
+    ) -> Iterator[Schedule]:
         """The ways to run loops over ``shape``: the candidates of its last axis; one point a thread where there are none.
-        ``size``: bytes of an element that is written; 0: it is not known yet. ``folds``: sums that threads may share."""
+        ``size``: bytes of an element that is written; 0: it is not known yet. ``folds``: sums that threads may share. ``widest``:
+        bytes of an element that is accessed along the last axis: of wider ones than are written an access has fewer."""
         last = next((size for size in reversed(shape) if size > 1), 1)
         outer = math.prod(shape) // last
         sizes = (size,) if size else (4, 2, 1)
         known = [(each, candidate) for each in sizes for candidate in self.rows.get((last, each), ())]
         for each, candidate in known:
+            most = max(each, widest)
             points, width = candidate.tile[1], max(1, candidate.width)
             threads = -(-points // (width * WARP)) * WARP
+            less = min(width, max(1, self.limits.access_bytes // most))
+            points = min(points, -(-points // width) * less)
             blocks = outer * -(-last // points)
-            yield loops(blocks, threads, width * each, outer)
+            yield loops(blocks, threads, less * most, outer)
         if not known:
             blocks = -(-math.prod(shape) // THREADS)
             yield loops(blocks, THREADS, size or self.limits.access_bytes, outer)

@@ -89,12 +89,19 @@ class Works:
         moved = self.bytes(self.view.buffers[str(item.payload[0])]) if read else 0
         moved = moved if moved > self.model.hardware.near else 0
         gathered = self._gathers.get((key[0], item), 0.0) if key[1] else 0.0
-        work = self.repeated(
-            item_work(self.view, key[0], item, how, schedule, moved, gathered), key, item, how, shape
-        )
+        own = item_work(self.view, key[0], item, how, schedule, moved, gathered, self._score(how))
+        work = self.repeated(own, key, item, how, shape)
+        if read or how in LOOPED:
+            size = self.bytes(self.view.buffers[str(item.payload[0])]) if item.head == "Read" else 0
+            again = max(0.0, self.fetched(key, item) - size)
+            work = replace(work, reread_bytes=work.reread_bytes + again)
         if self.tiling is None or how not in ("tiled", "rows") or key[1] or item.head == "Contract":
             return work
         return replace(work, epilogue_ops=work.ops)  # beside the product and what is loaded for it
+
+    def _score(self, how: How) -> str:
+        """What a score takes in a walk, by its weight: matrix units walk those that are scanned."""
+        return "Walk" if how == "scanned" and self.tiling is not None else "Scan"
 
     def repeated(self, work: Work, key: Key, item: Item, how: How, shape: Sequence[int] | None) -> Work:
         """The work of an item as often as a kernel that fills ``shape`` computes it."""
@@ -134,7 +141,8 @@ class Works:
     def guessed(self, key: Key, item: Item, how: How = "tiled") -> Work:
         """The same where nothing is known of the kernel: an axis that lies outside of those that a reduction depends on is
         taken to repeat it, and on a GPU all that it is made of."""
-        work, free = item_work(self.view, key[0], item, how), self.view.free[key[0]]
+        work = item_work(self.view, key[0], item, how, score=self._score(how))
+        free = self.view.free[key[0]]
         outputs = {axis_id(axis) for axis in free if axis_id(axis) < LEVEL}
         nested = self.tiling is not None and len(outputs) < len(free) and not key[1]
         if not (nested or looped(item, work)):

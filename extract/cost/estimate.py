@@ -23,7 +23,7 @@ from tinyc.ir.region import (
     free_axes,
     operands,
 )
-from tinyc.ir.rows import kept_rows
+from tinyc.ir.rows import kept_reads, kept_rows
 from tinyc.ir.streams import Walk, walk_on
 from tinyc.ir.tiny import ROUNDED
 
@@ -100,7 +100,7 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
                     scanned.add((score, axes))
                     rows = free[score] - {axis.name for axis in axes}
                     simple += weight("Row") * math.prod(sizes[name] for name in rows)
-                    each = weight("Scan")
+                    each = weight("Scan" if walk is None or not hardware.sms else "Walk")
                     if let.value.rounded is not None:  # walked twice; then divided and rounded
                         each = 2 * each + weight("MUL") + weight("Cast")
                     simple += each * math.prod(sizes[name] for name in free[score])
@@ -133,7 +133,8 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
                 along, along_bytes = along + simple, along_bytes + read * again
         if product:
             products += _multiplied(region, let.name, product)
-    moved = traffic(region, plan, tiled, hardware.near, turns=hardware.sms > 0)
+    on_chip = kept_reads(region) if blocks else frozenset[str]()
+    moved = traffic(region, plan, tiled, hardware.near, hardware.sms > 0, on_chip)
     ops += weight("Gather") * schedule.gathered if schedule else 0.0
     rest = Work(
         ops=ops,

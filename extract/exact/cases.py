@@ -9,6 +9,7 @@ from tinyc.ir.folds import Fold
 
 from ..choice import LOOPED, How, Key, Row
 from ..cost.schedule import Schedule
+from ..folds import in_common
 from ..view import Item, axis_id
 from .inside import INSIDE
 
@@ -104,11 +105,7 @@ class Cases:
     def _runs(self, root: Key, case: Case, shape: tuple[int, ...], size: int) -> list[Schedule]:
         tiling, known = self.problem.tiling, self.scope.part.known.values()
         if tiling is None or case in (LOOPS, STREAMS):
-            return (
-                [run for run, _ in self.problem.running.ways(shape, size, self._folds(root, shape))]
-                if tiling
-                else []
-            )
+            return self._loops(root, shape, size) if tiling else []
         found: dict[Schedule | None, None] = {}
         for key in self._beneath(root):
             for option in self.scope.options[key]:
@@ -121,6 +118,17 @@ class Cases:
         if case == SCAN:
             found |= dict.fromkeys(walk for each in known for walk in each.walks)
         return [each for each in found if each is not None]
+
+    def _loops(self, root: Key, shape: tuple[int, ...], size: int) -> list[Schedule]:
+        options = [(key, option.item) for key in self._beneath(root) for option in self.scope.options[key]]
+        inside = any(item is INSIDE for _, item in options)
+        common = inside or in_common(self.problem.view, options, shape)
+        running, folds = self.problem.running, self._folds(root, shape)
+        widths = {1, 2, 4} if inside else {running.along(key, item, shape) for key, item in options}
+        found: dict[Schedule, None] = {}
+        for widest in sorted({max(size, each) for each in widths | {size}}):
+            found |= dict.fromkeys(run for run, _ in running.ways(shape, size, folds, common, widest))
+        return list(found)
 
     def _folds(self, root: Key, shape: tuple[int, ...]) -> tuple[Fold, ...]:
         """The sums that threads may share in a kernel from ``root``."""
