@@ -94,13 +94,14 @@ def item_work(
     schedule: Schedule | None = None,
     moved: float = 0.0,
     gathered: float = 0.0,
+    score: str = "Scan",
 ) -> Work:
     """The work of evaluating one item wherever its class is needed in a kernel, its operands not counted.
 
     A contraction is tiled over the kernel's output axes, or over those and the axes of a scan ("scanned"); of "rows" it is
     there at other places of the row. Of a stream's two products the second is tiled as well, unless a reduction encloses it or
     its scores are "walked" as they are.
-    ``schedule``: how a tiled contraction runs. Of a Read, ``moved``: bytes of its buffer; ``gathered``: elements that the
+    ``score``: what a score takes in a walk, by its weight. ``schedule``: how a tiled contraction runs. Of a Read, ``moved``: bytes of its buffer; ``gathered``: elements that the
     tiles of a contraction load by it, one by one.
     """
     if item.head == "Contract":
@@ -116,8 +117,8 @@ def item_work(
     if item.head == "Scan":
         rows, count = points(view.free[cls]), points(bound_axes(item))
         if item.payload[2] is None:
-            return Work(ops=(weight("Scan") * count + weight("Row")) * rows, values=1)
-        each = 2 * weight("Scan") + weight("MUL") + weight("Cast")  # of a score, in two walks
+            return Work(ops=(weight(score) * count + weight("Row")) * rows, values=1)
+        each = 2 * weight(score) + weight("MUL") + weight("Cast")  # of a score, in two walks
         return Work(ops=(each * count + weight("Row")) * rows, values=1) + rescored(view, item)
     if item.head == "Stream":
         scan, weights = (view.free[child] for child in item.children)
@@ -131,6 +132,8 @@ def item_work(
             return _product(2 * count, view, item.children[1:]) + Work(values=2)
         return Work(ops=weight("Stream") * count, values=1)
     if item.head == "Reduce":
+        if how == "scanned" and (product := summed(view, cls, item)) is not None:
+            return item_work(view, cls, product, how)
         turns = points((*view.free[cls], *bound_axes(item)))
         return Work(ops=weight("Reduce") * turns, values=1)
     if item.head == "Within":
@@ -172,11 +175,59 @@ def apart(index: tuple[Affine, ...]) -> bool:
 
 
 def rescored(view: View, scan: Item) -> Work:
-    """What the second walk over some scores takes to have them again: the product that they come from, where there is one.
-    The few operations between are left out."""
-    for cls, item in products_beneath(view, scan):
-        return _product(2 * points((*view.free[cls], *bound_axes(item))), view, item.children)
-    return Work()
+    """What the second walk over some scores takes to have them again: the product that they come from, where there is one, and
+    of the ways to compute them from it the one of fewest operations."""
+    walked = frozenset(bound_axes(scan))
+    (scores,) = scan.children
+    found: dict[str, dict[bool, Work]] = {}  # by class, with a product beneath and without
+    for cls in _beneath(view, scores, walked):
+        ways = found[cls] = {}
+        for item in view.items.get(cls, ()):
+            product = item.head == "Contract"
+            if item.head in REDUCING and not product:
+                continue
+            done = {product: replace(item_work(view, cls, item, "scanned"), values=0.0)}
+            for child in item.children:
+                if view.free[child] & walked:
+                    done = _fewest(
+                        (one or other, work + more)
+                        for one, work in done.items()
+                        for other, more in found.get(child, {}).items()
+                    )
+            found[cls] = ways = _fewest([*ways.items(), *done.items()])
+    ways = found.get(scores, {})
+    return ways.get(True, ways.get(False, Work()))
+
+
+def _beneath(view: View, root: str, walked: frozenset[str]) -> list[str]:
+    """What ``root`` is computed from that depends on axes ``walked``, operands first where there is no circle."""
+    order: list[str] = []
+    seen, stack = set[str](), [(root, False)]
+    while stack:
+        cls, ready = stack.pop()
+        if ready:
+            order.append(cls)
+        elif cls not in seen:
+            seen.add(cls)
+            stack.append((cls, True))
+            items = (item for item in view.items.get(cls, ()) if item.head not in REDUCING - {"Contract"})
+            stack += (
+                (child, False) for item in items for child in item.children if view.free[child] & walked
+            )
+    return order
+
+
+def _fewest(ways: Iterable[tuple[bool, Work]]) -> dict[bool, Work]:
+    """Of each kind the way of fewest operations."""
+    found: dict[bool, Work] = {}
+    for kind, work in ways:
+        if kind not in found or _operations(work) < _operations(found[kind]):
+            found[kind] = work
+    return found
+
+
+def _operations(work: Work) -> float:
+    return work.ops + weight("Within") * work.guards
 
 
 def products_beneath(view: View, scan: Item) -> Iterator[tuple[str, Item]]:
@@ -223,9 +274,9 @@ def tiles(view: View, items: Mapping[Key, Item], row: Row | None) -> How:
     reductions = [key for key, item in items.items() if item.head in ("Reduce", "Contract")]
     scans = [key for key, item in items.items() if item.head == "Scan"]
     products = [key for key in reductions if items[key].head == "Contract"]
-    if not products:
-        return "loops"
     if not scans:
+        if not products:
+            return "loops"
         base, *others = sorted(products, key=lambda key: not outside(view.free[key[0]]))
         if not tileable(view, base[0], items[base]) or (row is None and len(reductions) > 1):
             return "loops"
@@ -246,7 +297,16 @@ def tiles(view: View, items: Mapping[Key, Item], row: Row | None) -> How:
         if key not in under:
             under.add(key)
             stack += children_of(key, items[key])
-    return "scanned" if reductions[0] in under else "loops"
+    (base,) = reductions
+    walked = view.free[base[0]].intersection(bound_axes(items[scans[0]]))
+    product = summed(view, base[0], items[base]) if base in under and walked else None
+    return "loops" if product is None else "scanned"
+
+
+def summed(view: View, cls: str, item: Item) -> Item | None:
+    """The contraction that a sum is: a kernel that walks scores tiles their product, however it is written."""
+    found = (item, *view.items.get(cls, ()))
+    return next((each for each in found if each.head == "Contract"), None)
 
 
 def tileable(view: View, cls: str, item: Item) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tinyc.ir.folds import Fold
+from tinyc.ir.rows import COMMON
 
 from .choice import Key, bound_axes, children_of, outside
 from .cost.model import points
@@ -70,3 +71,17 @@ def fold_of(
             moves = bool(index) and bool(index[-1].axes() & summed)  # type: ignore[index]
             most = max(most, (size(view.buffers[str(name)]), moves))
     return (Fold(min(int(points(bound_axes(item))) for item in sums.values()), "", most[1]),)
+
+
+def in_common(view: View, items: Iterable[tuple[Key, Item]], shape: Sequence[int]) -> bool:
+    """Whether the points of a row of ``shape`` need sums that they have in common, of elements that lie along it, as
+    :func:`tinyc.ir.rows.common_sums` says of a Region; whether they may, where ``items`` are all that a kernel may hold."""
+    last = sum(size > 1 for size in shape) - 1
+    summed, along = set[str](), set[str]()
+    for key, item in items:
+        if item.head in ("Reduce", "Contract") and last not in map(axis_id, view.free[key[0]]):
+            axes = bound_axes(item)
+            summed |= {axes[-1]} if points(axes) >= COMMON else set()
+        if item.head == "Read" and item.payload[1:] and item.payload[1]:
+            along |= item.payload[1][-1].axes()  # type: ignore[index]
+    return not summed.isdisjoint(along)

@@ -88,6 +88,24 @@ def _without_streams(problem: Problem) -> tuple[Problem, Choice | None]:
 
 
 def improve(problem: Problem, best: Choice) -> Choice:
+    """``best`` with fewer buffers, or other ones. Where no buffer can be done without, that may be for its Streams, which hold on to the
+    buffers beside them: it begins again without those."""
+    found = _improved(problem, best)
+    streams = frozenset(
+        key[0]
+        for kernel in best.kernels
+        for key, item in kernel.items.items()
+        if item.head == "Stream" and found is best
+    )
+    if not streams:
+        return found
+    other = problem.barring(streams)
+    start = _settle(other, Pass(other, _filled(best)).solve())
+    again = found if start is None else _improved(problem, start)
+    return again if again.seconds < found.seconds * (1 - TIE) else found
+
+
+def _improved(problem: Problem, best: Choice) -> Choice:
     """Tries ``best`` without its buffers: all of a kind at once (equal layers have equal kernels), within
     :data:`EFFORT`."""
     trials = min(EFFORT // problem.size, MAX_TRIALS)

@@ -38,8 +38,9 @@ class Options:
         """What an option costs, see :class:`Option`."""
         if item.head in ("Scan", "Stream"):
             own = self.model.seconds(self.works.guessed(key, item, "scanned" if self.scans else "tiled"))
-            walk = self.running.walks.get(key[0])
-            return own * self.running.idle((walk.blocks, walk.threads)) if walk else own, 0.0, 0.0
+            walks = self.running.walks.get(key[0], ()) or self.running.streamed(key, item)
+            idle = min((self.running.idle((walk.blocks, walk.threads)) for walk in walks), default=1.0)
+            return own * idle, 0.0, 0.0
         product = item.head == "Reduce" and any(each.head == "Contract" for each in self.view.items[key[0]])
         kind = self.works.kind(key, item), product
         if kind not in self._costs:
@@ -52,10 +53,13 @@ class Options:
             work = self.works.work(key, item)
             own = self.model.seconds(work)
             return own, 0.0, own - self.model.seconds(as_copy(work))
-        own = self.model.seconds(self.works.guessed(key, item, "scanned" if self.scans else "tiled"))
+        contract = item.head == "Contract"
+        own = self.model.seconds(
+            self.works.guessed(key, item, "scanned" if self.scans and contract else "tiled")
+        )
         if product:
             own += self._standing(key, self.works.guessed(key, item))
-        if item.head != "Contract":
+        if not contract:
             return own, 0.0, 0.0
         turns = self.works.guessed(key, item, "loops")
         loops = self.model.seconds(turns) + self._standing(key, turns)

@@ -53,16 +53,21 @@ def _kernels(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Ite
     )
     keys = list(evaluations(view, root, items))
     how = tiles(view, items, problem.row)
-    # of few points, a product in loops may take less than in tiles
     found: list[Kernel] = []
-    loops: How = "walked" if any(problem.running.streamed(key, items[key]) for key in keys) else "loops"
-    if how == "loops" or (how == "scanned" and any(map(is_rounded, items.values()))):
-        how = loops  # scores that are walked have no kernels that take tf32
-    for each in dict.fromkeys((how, loops) if problem.tiling else (how,)):
+    running = problem.running
+    loops: How = "walked" if any(running.streams(key, items[key]) for key in keys) else "loops"
+    walks = problem.tiling is None or any(running.streamed(key, items[key]) for key in keys)
+    if how == "loops" or (how == "scanned" and (not walks or any(map(is_rounded, items.values())))):
+        how = loops  # matrix units walk no scores that take tf32
+    # of few points, a product in loops may take less than in tiles; but what can be walked is walked
+    ways = (how, loops) if problem.tiling and how != "scanned" else (how,)
+    for each in dict.fromkeys(ways):
         work = added([moved, *(problem.works.work(key, items[key], each, way.shape) for key in keys)])
         if all(item.head in turning(problem.model.hardware) for item in items.values()):
             work = as_copy(work)
-        work = problem.running.spread(work, way.shape, items, problem.works.element(buffer))
+        if each == "scanned":
+            work = running.walked(work, items)
+        work = running.spread(work, way.shape, items, problem.works.element(buffer))
         found.append(Kernel(buffer, way, items, work, problem.model.kernel(work)))
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from tinyc.ir.folds import Fold
@@ -19,7 +20,7 @@ from .tiling import Tiling
 from .view import LEVEL, Buffer, Item, View, Way, axis_extent, axis_id
 from .works import Works
 
-TILED: tuple[How, ...] = ("tiled", "rows", "scanned")
+TILED: tuple[How, ...] = ("tiled", "rows")
 """Kinds of kernels that tile a product."""
 
 
@@ -167,8 +168,15 @@ class Problem:
         if self.tiling is None:
             return frozenset()
         shapes = {tuple(way.shape) for buffer in self.view.buffers.values() for way in buffer.ways}
-        loops = (self.tiling.loops(shape, folds=self.folds(shape)) for shape in shapes)
-        return frozenset(self.running.walks.values()).union(*loops)
+        sizes = (0, *sorted({buffer.dtype.itemsize for buffer in self.view.buffers.values()}))
+        loops = {
+            each
+            for shape in shapes
+            for widest in sizes
+            for each in self.tiling.loops(shape, folds=self.folds(shape), widest=widest)
+        }
+        alone = (replace(each, row_blocks=1) for each in loops)  # a row's block, where its points need sums
+        return frozenset[Schedule](loops).union(*self.running.walks.values(), alone)
 
     def folds(self, shape: Sequence[int], keys: Iterable[Key] | None = None) -> tuple[Fold, ...]:
         """The sums that threads may share in a kernel that fills ``shape``, if it computes some of ``keys``; of any."""
@@ -189,7 +197,7 @@ class Problem:
             for option in options:
                 for how in TILED if option.item.head == "Contract" else ():
                     work = self.works.work(key, option.item, how)
-                    if work.schedule is not None and (how != "scanned" or self.scans):
+                    if work.schedule is not None:
                         found[how].setdefault(axes, set()).add(work)
         return {how: {axes: frozenset(works) for axes, works in each.items()} for how, each in found.items()}
 
@@ -204,8 +212,7 @@ class Problem:
         numbers: dict[Schedule, set[int]] = {}
         for key, options in self.options.items():
             for option in options:
-                walk = self.running.streamed(key, option.item)
-                if walk is not None:
+                for walk in self.running.streamed(key, option.item):
                     numbers.setdefault(walk, set()).add(self.bit[key])
         for found in numbers.values():
             stack = list(found)

@@ -14,7 +14,7 @@ from tinyc.ir.resources import THREADS, Limits
 from tinyc.ir.streams import WALK, Extents
 from tinyc.ir.units import UNITS, WARP, Unit, unit_name
 
-from .choice import bound_axes, on_matrix_units, rounded
+from .choice import bound_axes, on_matrix_units, products_beneath, rounded
 from .cost.schedule import Schedule, attainment, gathered, loops, streaming
 from .plans.candidate import Candidate, block_of, decoded, kind_name
 from .view import LEVEL, Item, View, axis_extent, axis_id
@@ -48,7 +48,7 @@ class Tiling:
             return
         slides = any(_slides(index, *axes) for child in item.children for _, _, index in self.reads(child))
         matrix, tf32 = on_matrix_units(self.view, item.children), rounded(self.view, item.children)
-        sizes = tuple(math.prod(map(axis_extent, role)) for role in (batch, m, n, k))
+        sizes = tuple(map(_points, (batch, m, n, k)))
         key: tuple[Argument, ...] = (kind_name(slides, tf32), *sizes, *order)
         for left, right, candidates in self.found.get(key, ()):
             unit = UNITS[unit_name(self.limits.arch, left, right, tf32)]
@@ -58,26 +58,51 @@ class Tiling:
             for candidate in candidates:
                 yield _schedule(candidate, sizes, (left, right), shifted, unit)
 
-    def walk(self, item: Item) -> Schedule:
-        """How a Stream runs: the rows of scores are cut into blocks."""
-        scan, weight = (self.view.free[child] for child in item.children)
-        bound = frozenset[str](bound_axes(item))
-        groups = (scan & weight, scan - weight, bound, frozenset[str](), weight - scan - bound)
-        sizes = (math.prod(map(axis_extent, axes)) for axes in groups)
-        return streaming(Extents(*sizes), *WALK, self.limits.access_bytes, self.limits.arch)
+    def walks(self, item: Item) -> tuple[Schedule, ...]:
+        """The ways to run a Stream that weights values: one for each product that its scores may come from and each candidate of
+        their walk; none of a sum of weights alone, which is walked with the others."""
+        scan, weight = item.children
+        bound, own, each = frozenset(bound_axes(item)), self.view.free[weight], self.view.free[scan]
+        wide = own - each - bound
+        found: dict[Schedule, None] = {}
+        for scores in self.view.items[scan] if wide else ():
+            for _, product in products_beneath(self.view, scores):
+                if on_matrix_units(self.view, product.children):
+                    batch, m, n, k = map(frozenset, _roles(product))
+                    rows = each - own - batch - (m if bound <= m else n)
+                    sizes = map(_points, (each - rows, rows, bound, k, wide))
+                    found |= dict.fromkeys(self._walked(Extents(*sizes)))
+        return tuple(found)
 
-    def loops(self, shape: Sequence[int], size: int = 0, folds: Iterable[Fold] = ()) -> Iterator[Schedule]:
+    def _walked(self, extents: Extents) -> Iterator[Schedule]:
+        """The ways to walk so many scores; as a Plan does that does not say, where the rules know none."""
+        problem = ("Walk", extents.rows, extents.columns, extents.depth, extents.width, extents.size)
+        known = decoded(self.view.graph.candidates.get(problem, ()), self.limits.arch)
+        for each in known:
+            if each.warp_tile is not None:
+                vector = each.width * extents.size
+                yield streaming(extents, each.tile[:2], each.warp_tile[0], vector, self.limits.arch)
+        if not known:
+            yield streaming(extents, *WALK, self.limits.access_bytes, self.limits.arch)
+
+    def loops(
+        self, shape: Sequence[int], size: int = 0, folds: Iterable[Fold] = (), widest: int = 0
+    ) -> Iterator[Schedule]:
         """The ways to run loops over ``shape``: the candidates of its last axis; one point a thread where there are none.
-        ``size``: bytes of an element that is written; 0: it is not known yet. ``folds``: sums that threads may share."""
+        ``size``: bytes of an element that is written; 0: it is not known yet. ``folds``: sums that threads may share. ``widest``:
+        bytes of an element that is accessed along the last axis: of wider ones than are written an access has fewer."""
         last = next((size for size in reversed(shape) if size > 1), 1)
         outer = math.prod(shape) // last
         sizes = (size,) if size else (4, 2, 1)
         known = [(each, candidate) for each in sizes for candidate in self.rows.get((last, each), ())]
         for each, candidate in known:
+            most = max(each, widest)
             points, width = candidate.tile[1], max(1, candidate.width)
             threads = -(-points // (width * WARP)) * WARP
+            less = min(width, max(1, self.limits.access_bytes // most))
+            points = min(points, -(-points // width) * less)
             blocks = outer * -(-last // points)
-            yield loops(blocks, threads, width * each, outer)
+            yield loops(blocks, threads, less * most, outer)
         if not known:
             blocks = -(-math.prod(shape) // THREADS)
             yield loops(blocks, THREADS, size or self.limits.access_bytes, outer)
@@ -119,6 +144,10 @@ class Tiling:
         for cls, read, index in self.reads(operand):
             if index and _slides(index[-1:], *axes):
                 yield cls, read
+
+
+def _points(axes: Iterable[str]) -> int:
+    return math.prod(map(axis_extent, axes))
 
 
 def _roles(item: Item) -> tuple[tuple[str, ...], ...]:

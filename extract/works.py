@@ -9,7 +9,7 @@ from functools import cached_property
 
 from tinyc.ir.rows import row_pitch, slab_bytes
 
-from .choice import LOOPED, REDUCING, How, Key, item_work, outside, rescored
+from .choice import LOOPED, REDUCING, How, Key, item_work, outside, rescored, summed
 from .cost.model import CostModel, Work, along_row, points, repeats, weight
 from .cost.schedule import Schedule, whole_rows
 from .tiling import Tiling
@@ -62,6 +62,8 @@ class Works:
             operands: tuple[object, ...] = ()
             if item.head in ("Contract", "Stream"):
                 operands = tuple(map(self._operand, item.children))
+            if item.head == "Reduce" and (product := summed(view, key[0], item)) is not None:
+                operands = (product.payload, *map(self._operand, product.children))
             if item.head == "Scan" and item.payload[2] is not None:
                 operands = (rescored(view, item),)
             gathered = self._gathers.get((key[0], item), 0.0) if key[1] else 0.0
@@ -79,22 +81,27 @@ class Works:
         return self.view.free[cls], loads, any(map(is_rounded, self.view.items.get(cls, ())))
 
     def _work(self, key: Key, item: Item, how: How, shape: Sequence[int] | None) -> Work:
-        tiled = (
-            item.head == "Contract"
-            and how not in LOOPED
-            and (how == "scanned" or outside(self.view.free[key[0]]))
-        )
+        # under a scan it runs as that is walked
+        alone = item.head == "Contract" and how not in (*LOOPED, "scanned")
+        tiled = alone and outside(self.view.free[key[0]])
         schedule = self.schedule(key, item, how == "rows") if tiled else None
         read = item.head == "Read" and not key[1]
         moved = self.bytes(self.view.buffers[str(item.payload[0])]) if read else 0
         moved = moved if moved > self.model.hardware.near else 0
         gathered = self._gathers.get((key[0], item), 0.0) if key[1] else 0.0
-        work = self.repeated(
-            item_work(self.view, key[0], item, how, schedule, moved, gathered), key, item, how, shape
-        )
+        own = item_work(self.view, key[0], item, how, schedule, moved, gathered, self._score(how))
+        work = self.repeated(own, key, item, how, shape)
+        if read or how in LOOPED:
+            size = self.bytes(self.view.buffers[str(item.payload[0])]) if item.head == "Read" else 0
+            again = max(0.0, self.fetched(key, item) - size)
+            work = replace(work, reread_bytes=work.reread_bytes + again)
         if self.tiling is None or how not in ("tiled", "rows") or key[1] or item.head == "Contract":
             return work
         return replace(work, epilogue_ops=work.ops)  # beside the product and what is loaded for it
+
+    def _score(self, how: How) -> str:
+        """What a score takes in a walk, by its weight: matrix units walk those that are scanned."""
+        return "Walk" if how == "scanned" and self.tiling is not None else "Scan"
 
     def repeated(
         self,
@@ -143,7 +150,8 @@ class Works:
     def guessed(self, key: Key, item: Item, how: How = "tiled") -> Work:
         """The same where nothing is known of the kernel: an axis that lies outside of those that a reduction depends on is
         taken to repeat it, and on a GPU all that it is made of."""
-        work, free = item_work(self.view, key[0], item, how), self.view.free[key[0]]
+        work = item_work(self.view, key[0], item, how, score=self._score(how))
+        free = self.view.free[key[0]]
         outputs = {axis_id(axis) for axis in free if axis_id(axis) < LEVEL}
         nested = self.tiling is not None and len(outputs) < len(free) and not key[1]
         if not (nested or looped(item, work)):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tinyc.ir.dtypes import DType
 from tinyc.ir.region import Let, Read, Reduce, Region, operands
+from tinyc.ir.rows import KEPT
 
 from . import scalar
 from .forms import Forms
@@ -24,9 +25,6 @@ FILE = 1 << 16
 
 REGISTERS = 64
 """Of a thread, for what it keeps, and never more than half of those that it has."""
-
-SHARED = 40 << 10
-"""Bytes of shared memory for what a block keeps: 48 KB less what sums take."""
 
 Key = tuple[int, tuple[int, ...], int, int]
 """A form, and of the walk that computes it the sizes, the vector and the lanes."""
@@ -206,7 +204,7 @@ class Keeping(Lets):
         return row
 
 
-def fitting(draft: Keeping, threads: int, shared: int = SHARED) -> Keep:
+def fitting(draft: Keeping, threads: int, shared: int = KEPT) -> Keep:
     """Where what is needed again is kept, the dearest first: for other threads in shared memory; for the thread itself in
     registers, or in shared memory where they do not suffice. ``shared``: bytes of it that a block has for this."""
     registers = min(REGISTERS, FILE // 2 // threads)

@@ -23,7 +23,7 @@ from tinyc.ir.region import (
     free_axes,
     operands,
 )
-from tinyc.ir.rows import kept_rows
+from tinyc.ir.rows import kept_reads, kept_rows
 from tinyc.ir.streams import Walk, walk_on
 from tinyc.ir.tiny import ROUNDED
 
@@ -100,7 +100,7 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
                     scanned.add((score, axes))
                     rows = free[score] - {axis.name for axis in axes}
                     simple += weight("Row") * math.prod(sizes[name] for name in rows)
-                    each = weight("Scan")
+                    each = weight("Scan" if walk is None or not hardware.sms else "Walk")
                     if let.value.rounded is not None:  # walked twice; then divided and rounded
                         each = 2 * each + weight("MUL") + weight("Cast")
                     simple += each * math.prod(sizes[name] for name in free[score])
@@ -133,7 +133,8 @@ def _work(region: Region, plan: Plan, hardware: Hardware) -> tuple[float, Work]:
                 along, along_bytes = along + simple, along_bytes + read * again
         if product:
             products += _multiplied(region, let.name, product)
-    moved = traffic(region, plan, tiled, hardware.near, turns=hardware.sms > 0)
+    on_chip = kept_reads(region) if blocks else frozenset[str]()
+    moved = traffic(region, plan, tiled, hardware.near, hardware.sms > 0, on_chip)
     ops += weight("Gather") * schedule.gathered if schedule else 0.0
     rest = Work(
         ops=ops,
@@ -176,12 +177,15 @@ def _multiplied(region: Region, name: str, flops: float) -> Work:
     """The work of a product: by whether its factors are rounded, and the buffers that it is loaded from."""
     lets = {let.name: let.value for let in region.lets}
     value = lets[name]
-    factors = operands(lets[value.body] if isinstance(value, Reduce) else value)
+    if isinstance(value, Stream):  # its scores are a product of their own
+        factors: tuple[str, ...] = (value.weight,)
+    else:
+        factors = operands(lets[value.body] if isinstance(value, Reduce) else value)
     if all(getattr(lets[factor], "op", "") == ROUNDED for factor in factors):
         return Work(tf32_flops=flops)
     types = {ref.name: ref.dtype for ref in region.inputs}
-    found: set[str] = set()
-    pending = [name]
+    found: set[str] = set(factors)
+    pending = list(factors)
     read = set()
     while pending:
         value = lets[pending.pop()]

@@ -171,7 +171,8 @@ VARIANTS: Mapping[tuple[str, str], Mapping[str, float]] = MappingProxyType(
 )
 
 #: simple operations that one evaluation of an operator costs. An exponential that is evaluated twice in a kernel, as in
-#: a softmax, is kept in between (codegen/cpu/rows.py): each of the two is charged half.
+#: a softmax, is kept in between (codegen/cpu/rows.py): each of the two is charged half. A score of a walk is a "Scan"; on matrix
+#: units it is a "Walk": what the emulator counts (tests/codegen/test_cuda_attention.py), an exponential for four operations.
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
         "FDIV": 6.0,
@@ -187,6 +188,7 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
         "Within": 0.5,
         "Reduce": 4.0,
         "Scan": 16.0,
+        "Walk": 8.0,
         "Row": 1000.0,
         "Gather": 10.0,
         "Stream": 2.0,

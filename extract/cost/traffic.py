@@ -39,12 +39,17 @@ class Traffic:
 
 
 def traffic(
-    region: Region, plan: Plan, tiled: frozenset[str] | set[str], near: int = 0, turns: bool = False
+    region: Region,
+    plan: Plan,
+    tiled: frozenset[str] | set[str],
+    near: int = 0,
+    turns: bool = False,
+    kept: frozenset[str] = frozenset(),
 ) -> Traffic:
     """The traffic of ``region``, whose lets ``tiled`` are computed in tiles. Neighbours are along the axis in which the
     output lies in memory; the operands of a tiled contraction are loaded along whatever axis they lie in. ``near``: bytes
     of a buffer that stays in the nearest cache, whose lines are used up in whatever order. ``turns``: whether all kernels that reduce
-    nothing read out of order through shared memory, and not those alone that only copy."""
+    nothing read out of order through shared memory, and not those alone that only copy. ``kept``: Reads of what is on chip."""
     sizes, free = axis_sizes(region), free_axes(region)
     buffers = {ref.name: ref for ref in region.inputs}
     staged = _staged(region, plan) if tiled else {}
@@ -64,7 +69,7 @@ def traffic(
             viewed += ref.bytes if run is not None and run not in staged[let.name] else 0
             continue
         accessed = math.prod(sizes[name] for name in free[let.name]) * ref.dtype.itemsize
-        fetched[ref.name] = fetched.get(ref.name, 0) + accessed
+        fetched[ref.name] = fetched.get(ref.name, 0) + (0 if let.name in kept else accessed)
         summed = free[let.name] - outer
         if ref.bytes <= near:
             continue

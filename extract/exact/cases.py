@@ -9,6 +9,7 @@ from tinyc.ir.folds import Fold
 
 from ..choice import LOOPED, How, Key, Row
 from ..cost.schedule import Schedule
+from ..folds import in_common
 from ..view import Item, axis_id
 from .inside import INSIDE
 
@@ -47,6 +48,8 @@ class Case(NamedTuple):
         kind = "scan" if scans else "reduction"
         if any(kind == other for other, _ in held):
             return None
+        if self == SCAN and reduces and not scanned:  # its product is of the scores
+            return None
         if self.name == "alone" and not (item.head == "Contract" and base):
             return None
         return held | {(kind, scanned)}
@@ -67,7 +70,7 @@ class Case(NamedTuple):
         """Whether a kernel that holds no more than this is of the kind, and not of one that it costs as much in."""
         kinds = {kind for kind, _ in held}
         if self == STREAMS:
-            return bool(kinds & {"walks", "inside"})
+            return bool(kinds & {"streams", "inside"})
         within = {what for kind, what in held if kind == "inside"}
         if self.name == "rows" and ("base" not in kinds if "copy" in kinds else len(within) < 2):
             return False  # a product belongs to one part
@@ -80,6 +83,7 @@ PRODUCTS = ("alone", "beside", "rows")
 
 LOOPS = Case("loops", "loops")
 STREAMS = Case("stream", "walked")
+SCAN = Case("scan", "scanned")
 
 
 class Cases:
@@ -104,25 +108,32 @@ class Cases:
 
     def _runs(self, root: Key, case: Case, shape: tuple[int, ...], size: int) -> list[Schedule]:
         tiling, known = self.problem.tiling, self.scope.part.known.values()
-        if tiling is None or case == LOOPS:
-            return (
-                [run for run, _ in self.problem.running.ways(shape, size, self._folds(root, shape))]
-                if tiling
-                else []
-            )
+        if tiling is None or case in (LOOPS, STREAMS):
+            return self._loops(root, shape, size) if tiling else []
         found: dict[Schedule | None, None] = {}
         for key in self._beneath(root):
             for option in self.scope.options[key]:
-                if case == STREAMS:
-                    found[self.problem.running.streamed(key, option.item)] = None
+                if case == SCAN:
+                    found |= dict.fromkeys(self.problem.running.streamed(key, option.item))
                 elif option.item.head == "Contract":
                     found[self.problem.works.work(key, option.item, case.how).schedule] = None
                 elif option.item is INSIDE:
                     works = self.problem.tiled(case.how, self.problem.view.free[root[0]])
                     found |= dict.fromkeys(work.schedule for work in works)
-        if case == STREAMS:
+        if case == SCAN:
             found |= dict.fromkeys(walk for each in known for walk in each.walks)
         return [each for each in found if each is not None]
+
+    def _loops(self, root: Key, shape: tuple[int, ...], size: int) -> list[Schedule]:
+        options = [(key, option.item) for key in self._beneath(root) for option in self.scope.options[key]]
+        inside = any(item is INSIDE for _, item in options)
+        common = inside or in_common(self.problem.view, options, shape)
+        running, folds = self.problem.running, self._folds(root, shape)
+        widths = {1, 2, 4} if inside else {running.along(key, item, shape) for key, item in options}
+        found: dict[Schedule, None] = {}
+        for widest in sorted({max(size, each) for each in widths | {size}}):
+            found |= dict.fromkeys(run for run, _ in running.ways(shape, size, folds, common, widest))
+        return list(found)
 
     def _folds(self, root: Key, shape: tuple[int, ...]) -> tuple[Fold, ...]:
         """The sums that threads may share in a kernel from ``root``."""
@@ -157,7 +168,7 @@ class Cases:
         heads = self._heads(root)
         if anywhere or INSIDE.op in heads:  # beneath what is given, there may be anything
             heads |= self.scope.hosts.heads
-        tiled = [case for case in self.tiled if case.name != "scan" or "Scan" in heads]
+        tiled = [case for case in self.tiled if case != SCAN or "Scan" in heads]
         looped = [LOOPS]
         if not anywhere and (self.streams(root) or (INSIDE.op in heads and self.scope.given.walked)):
             looped.append(STREAMS)
@@ -172,5 +183,5 @@ class Cases:
                 if self.problem.rows
                 else [Case("alone", "tiled")]
             ),
-            Case("scan", "scanned"),
+            SCAN,
         ]

@@ -238,7 +238,7 @@ class Search:
             if held is None:
                 continue
             work, marks = scope.work(position, number, self.case, self.shape)
-            if self.filled and self.case == LOOPS and any(kind == "walks" for kind, _ in marks):
+            if self.filled and self.case == LOOPS and ("streams", None) in marks:
                 continue
             if key in self.free:
                 work = (0.0,) * len(work)

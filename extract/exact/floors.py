@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ..cost.model import AMOUNTS, Timer, Work, amounts_of
 from ..cost.schedule import Schedule
-from .cases import LOOPS, PRODUCTS, STREAMS, Case, Held
+from .cases import LOOPS, PRODUCTS, SCAN, STREAMS, Case, Held
 from .hosts import computing
 from .inside import Levels
 from .scope import EPILOGUE, OPS, Scope
@@ -108,13 +108,13 @@ class Floor:
         given, inside = self.scope.given, bool(reads & self.scope.inside)
         known = [what for _, what in held if isinstance(what, Schedule)]
         tiles = self.case.name in PRODUCTS
-        if self.case == LOOPS and self.runs:
+        if self.case in (LOOPS, STREAMS) and self.runs:
             return self._fewest(amounts, moved, self._timers(moved), enough)
-        if self.case == STREAMS:  # of several, it runs as one of them does
+        if self.case == SCAN:  # of several, it runs as one of them does
             beneath = given.walks(reads) if inside else frozenset()
-            if known or (whole and beneath):
-                return self._fewest(amounts, moved, self._timers(moved, (*known, *beneath)), enough)
-            return self._fewest(amounts, moved, self._timers(moved), enough)
+            runs = (*known, *beneath) if known or (whole and beneath) else None
+            timers = self._timers(moved, runs) or self._timers(moved, (None,))
+            return self._fewest(amounts, moved, timers, enough)
         if tiles and self.written is None:
             amounts = given.unproduct(amounts)  # its product is counted where the kernel is
         if len(known) == 1 or schedule is not None:

@@ -10,7 +10,7 @@ from ..choice import How
 from ..cost.model import CostModel, Timer, Work, estimates_by_formulas
 from ..cost.schedule import Schedule
 from ..problem import Problem
-from .cases import LOOPS, PRODUCTS, Case
+from .cases import PRODUCTS, Case
 
 
 class Hosts:
@@ -33,10 +33,10 @@ class Hosts:
         """What kernels of a case take."""
         problem = self.problem
         if case not in self._of:
-            found = set() if case.name in PRODUCTS else set(problem.loops)
-            if case != LOOPS:
-                how: How = case.how if case.name in PRODUCTS else "scanned"
-                found.update(work.schedule for work in self.products(how, None) if work.schedule)
+            found = set(problem.loops)
+            if case.name in PRODUCTS:
+                works = self.products(case.how, None)
+                found = {each.schedule for each in works if each.schedule is not None}
             best = undominated(problem.model, [Work(schedule=each) for each in found])
             timers = (problem.running.timer(each) for each in [work.schedule for work in best] or [None])
             self._of[case] = tuple(dict.fromkeys(timers))

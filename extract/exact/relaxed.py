@@ -6,7 +6,7 @@ the arithmetic count, at the machine's peak; arithmetic that is one kernel's cos
 
 from __future__ import annotations
 
-from ..choice import REDUCING, How, Key, as_copy
+from ..choice import REDUCING, How, Key, as_copy, outside
 from ..cost.model import Roofline, Work
 from ..problem import Option, Problem
 
@@ -57,7 +57,9 @@ def _seconds(problem: Problem, key: Key, option: Option, launch: float) -> float
     model = problem.model
     none = model.kernel(Work())
     ways: list[float] = []
-    hows: tuple[How, ...] = ("loops", "tiled", "scanned")  # what is kept of a row is tiled at another place
+    hows: list[How] = ["loops", "tiled"]  # what is kept of a row is tiled at another place
+    if not outside(problem.view.free[key[0]]):
+        hows.append("scanned")
     for how in hows:
         work = problem.works.work(key, option.item, how)
         alone = work.schedule is not None

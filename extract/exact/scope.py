@@ -9,11 +9,11 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from ..choice import How, Key, bound_axes, outside, turning
+from ..choice import LOOPED, How, Key, bound_axes, outside, turning
 from ..cost.model import AMOUNTS, Work, amounts_of, estimates_by_formulas, work_of
 from ..problem import Option, Problem
 from ..view import Item
-from .cases import LOOPS, STREAMS, Case, Cases, Held
+from .cases import LOOPS, SCAN, STREAMS, Case, Cases, Held
 from .chains import chains, firsts
 from .contents import Contents
 from .covers import Covers
@@ -290,7 +290,8 @@ class Scope:
 
     def _instead(self, position: int, way: tuple[float, ...], case: Case) -> int:
         mask, key = 0, self.order[position]
-        if case == LOOPS and self.problem.tiling is not None and not outside(self.problem.view.free[key[0]]):
+        looped = case.how in LOOPED and self.problem.tiling is not None
+        if looped and not outside(self.problem.view.free[key[0]]):
             return 0  # how often loops fetch it again is not in these works
         for number, option in enumerate(self.options[key]):
             if _reads(option) and all(map(float.__le__, self.work(position, number, case)[0], way)):
@@ -342,9 +343,10 @@ class Scope:
             marks: set[tuple[str, object]] = set()
             if whole.schedule is not None:
                 marks.add(("runs", whole.schedule))
-            walk = self.problem.running.streamed(key, item)
-            if walk is not None:
-                marks.add(("walks", walk))
+            if self.problem.running.streams(key, item):
+                marks.add(("streams", None))
+            if case == SCAN:
+                marks |= {("walks", walk) for walk in self.problem.running.streamed(key, item)}
             if item.head not in turning(self.problem.model.hardware) and "strided_bytes" in self.fields:
                 marks.add(("computes", None))  # else it may be a copy, which is priced in its own way
             known = self.amounts(whole), frozenset(marks)

@@ -11,8 +11,12 @@ import tinyc
 from tinyc.codegen.cuda import generate
 from tinyc.codegen.emulator import DELIVERIES, Counters, Delivery, Uninitialised, emulate
 from tinyc.codegen.nvrtc import compile_cubin, compile_ptx
+from tinyc.extract.cost.estimate import estimate
+from tinyc.extract.cost.hardware import hardware
+from tinyc.extract.cost.model import Roofline
 from tinyc.ir.dtypes import DType
 from tinyc.ir.index import axis
+from tinyc.ir.plan import Plan
 from tinyc.ir.region import Region
 
 F16, BF16, F32 = DType.FP16, DType.BF16, DType.FP32
@@ -232,6 +236,32 @@ def test_scores_that_are_no_numbers_reach_the_result() -> None:
     got, _ = run(region, arrays)
     bad = np.isnan(got[0]).any(axis=-1)
     assert bad[3] and bad[9] and bad.sum() == 2
+
+
+QUARTER = {"ex2", "cvt"}
+"""Instructions that a multiprocessor takes four times as long for as for a sum."""
+
+
+@pytest.mark.parametrize("rounded", [None, F16])
+def test_a_score_takes_what_the_estimate_says(rounded: DType | None) -> None:
+    """Of tiles that are added to a walk, on all lanes. (ptxas leaves out moves; products and copies are counted elsewhere.)"""
+    counted, estimated = list[float](), list[float]()
+    for n in (128, 256):
+        region = attention(64, n, 64, k=64, h=2, dtype=F16, rounded=rounded, out=F16)
+        _, counters = run(region, data(region))
+        found = 0.0
+        for name, count in counters.instructions.items():
+            opcode = name.split(".")[0]
+            if (
+                opcode
+                in {"add", "sub", "mul", "fma", "max", "min", "setp", "selp", "xor", "and", "shl"} | QUARTER
+            ):
+                found += 32 * count * (4 if opcode in QUARTER else 1)
+        counted.append(found)
+        estimated.append(estimate(region, Plan("stream", arch="sm80"), Roofline(hardware("sm80"))).work.ops)
+    scores = 2 * 64 * 128
+    lanes, said = ((each[1] - each[0]) / scores for each in (counted, estimated))
+    assert 12 < lanes < 20 and said == pytest.approx(lanes, rel=0.25)
 
 
 def test_fragments_meet_no_bank_twice_and_copies_are_whole() -> None:

@@ -12,8 +12,11 @@ from region_builder import BF16, F16, F32, Build, evaluate_region
 from test_stream import arrays, attention
 
 from tinyc.codegen.cuda import generate
+from tinyc.extract.cost.traffic import traffic as estimated
 from tinyc.ir.dtypes import DType
+from tinyc.ir.plan import Plan
 from tinyc.ir.region import Region
+from tinyc.ir.rows import kept_reads
 
 LOG2E = 1.4426950408889634
 TOLERANCE = {F32: 3e-6, F16: 2e-3, BF16: 1.6e-2}
@@ -101,6 +104,26 @@ def test_a_row_that_does_not_fit_is_read_again() -> None:
     read, written = traffic(result.counters)
     assert read == 3 * columns * 4 // 32 and written == columns * 4 // 32
     compare(region, arrays(region), rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [F32, F16], ids=str)
+@pytest.mark.parametrize("columns", [64, 512, 4096, 8192, 100_000])
+def test_what_is_read_again_is_what_the_estimate_says(columns: int, dtype: DType) -> None:
+    region = softmax(3, columns, dtype)
+    read, _ = traffic(emulated(region, arrays(region)).counters)
+    kept = kept_reads(region)
+    assert len(kept) == (2 if columns < 100_000 else 0)
+    moved = estimated(region, Plan(arch="sm80"), frozenset(), kept=kept)
+    assert 32 * read == region.inputs[0].bytes + moved.reread
+
+
+def test_only_what_lies_along_the_same_row_is_kept() -> None:
+    """x[i, j] + max over r of x[i, r] + max over s of x[s, i]: the last one is a column."""
+    b = Build(i=16, j=16)
+    b.input("X", F32, 16, 16)
+    row, column = b.reduce("MAX", b.read("X", "i", "r"), r=16), b.reduce("MAX", b.read("X", "s", "i"), s=16)
+    region = b.done(b.binary("ADD", b.binary("ADD", b.read("X", "i", "j"), row), column))
+    assert len(kept_reads(region)) == 1
 
 
 def test_exponentials_are_computed_once() -> None:

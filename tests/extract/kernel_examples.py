@@ -20,6 +20,7 @@ from tinyc.extract.exact.proof import Effort
 from tinyc.extract.greedy import extract, improve
 from tinyc.extract.pricing import priced
 from tinyc.extract.problem import Problem
+from tinyc.extract.streams import walked_on_matrix_units
 from tinyc.extract.view import View, input_dtypes
 from tinyc.ir.tiny import Program
 from tinyc.pipeline import machine
@@ -72,7 +73,11 @@ EXAMPLES: Mapping[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] =
     "twice": (twice, ((16, 24), (24, 8))),
     "attention": (functions.attention, ((2, 8, 4),) * 3),
     "gelu": (gelu, ((64, 32), (32, 48), (48,))),
+    "walked": (functions.attention, ((2, 64, 32),) * 3),
 }
+
+HALF = frozenset({"walked"})
+"""Those of fp16, which matrix units multiply."""
 
 
 def product(x: Any, w: Any) -> Any:
@@ -84,8 +89,8 @@ LARGE: Mapping[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 }
 
 
-def traced(function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]) -> Program:
-    return tinyc.trace(function, *(tinyc.spec("fp32", shape) for shape in shapes))
+def traced(function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...], dtype: str = "fp32") -> Program:
+    return tinyc.trace(function, *(tinyc.spec(dtype, shape) for shape in shapes))
 
 
 def chosen_from(program: Program, target: str, model: CostModel | None = None) -> tuple[Problem, Choice]:
@@ -96,7 +101,8 @@ def chosen_from(program: Program, target: str, model: CostModel | None = None) -
         * int(np.prod([int(each) for each in program.types[port.node].shape]))
         for number, port in enumerate(program.inputs)
     }
-    problem = Problem(View(graph, input_dtypes(program)), model or Roofline(hardware(target)), sizes)
+    view, chosen = View(graph, input_dtypes(program)), model or Roofline(hardware(target))
+    problem = Problem(walked_on_matrix_units(view) if chosen.hardware.sms else view, chosen, sizes)
     found = extract(problem)
     assert found is not None
     return problem, improve(problem, found.choice)
@@ -110,14 +116,16 @@ def saturated(program: Program, target: str) -> Graph:
 
 def problem_of(name: str, target: str, model: CostModel | None = None) -> tuple[Problem, Choice]:
     """Of one of the examples."""
-    if model is not None:
-        return chosen_from(traced(*{**EXAMPLES, **LARGE}[name]), target, model)
-    return _problem_of(name, target)
+    return _problem_of(name, target) if model is None else chosen_from(_example(name), target, model)
 
 
 @cache
 def _problem_of(name: str, target: str) -> tuple[Problem, Choice]:
-    return chosen_from(traced(*{**EXAMPLES, **LARGE}[name]), target)
+    return chosen_from(_example(name), target)
+
+
+def _example(name: str) -> Program:
+    return traced(*{**EXAMPLES, **LARGE}[name], "fp16" if name in HALF else "fp32")
 
 
 def check_runs(problem: Problem, choice: Choice) -> None:

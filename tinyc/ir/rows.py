@@ -25,6 +25,9 @@ BANKS = 128
 COMMON = 8
 """Terms of a sum that threads share."""
 
+KEPT = 40 << 10
+"""Bytes of shared memory for what a block of loops keeps of its rows: 48 KB less what sums take."""
+
 ROUNDING = frozenset({"SUM", "PROD"})
 """Reductions whose result depends on the order of their terms."""
 
@@ -92,6 +95,27 @@ def common_sums(region: Region) -> bool:
         and let.value.axes[-1].name in along
         for let in region.lets
     )
+
+
+def kept_reads(region: Region) -> frozenset[str]:
+    """The Reads of what the threads of a block have read before along the same row, and kept on chip (codegen/cuda/kept.py): a
+    softmax reads a row once, although its largest value, its sum and its result are all made of it."""
+    if not common_sums(region):
+        return frozenset()
+    groups: list[list[str]] = []
+    lets, sizes = {let.name: let for let in region.lets}, axis_sizes(region)
+    for let in region.lets:
+        if isinstance(let.value, Read):
+            group = next((each for each in groups if one_row(region, (*each, let.name))), None)
+            groups = groups if group else [*groups, []]
+            (group or groups[-1]).append(let.name)
+    again, taken = set[str](), 0
+    for first, *others in groups:
+        axes = zip(*(_form(lets, name)[1] for name in (first, *others)), strict=True)
+        row = math.prod(sizes[names[0]] for names in axes if len(set(names)) > 1)
+        taken += row * lets[first].dtype.itemsize if others else 0
+        again.update(others)
+    return frozenset(again) if taken <= KEPT else frozenset()
 
 
 def kept_rows(region: Region, contraction: Contraction) -> tuple[str, ...]:
