@@ -139,7 +139,7 @@ class Floor:
     @cached_property
     def _tiling(self) -> Sequence[tuple[Amounts, Sequence[Timer]]]:
         """The arithmetic of products, and how kernels run that tile them."""
-        if not self.scope.roofline:
+        if not self.scope.roofline or self.problem.tiling is None:
             return [((0.0,) * len(self.scope.fields), self._timers(None, (None,)))]
         found = self.scope.given.products(self.case.how, self.axes)
         return [(more, self._timers(None, (run,))) for more, run in found]

@@ -183,7 +183,7 @@ def test_kernels_of_a_bound_are_kernels_of_the_program(
     """Along any way through the parts: what is computed of what is not filled is computed from what is."""
     problem, _ = divided
     choose, some, paths = random.Random(5), 0, 0
-    for _ in range(40):
+    for _ in range(160):
         picked: list[Picked] = []
         before: Levels = ()
         for answer in answers:
@@ -202,7 +202,7 @@ def test_kernels_of_a_bound_are_kernels_of_the_program(
             if choice is not None:
                 some += 1
                 check_runs(problem, choice)
-    assert paths >= 20 and some >= 3
+    assert paths >= 80 and some >= 8
 
 
 def test_every_way_to_have_a_value_is_there_at_some_level(divided: tuple[Problem, list[Part]]) -> None:
