@@ -1,22 +1,36 @@
-"""Instances at the border of a rule: a number goes up or down as far as its guards let it.
+"""Instances at the border of a rule: a number goes up or down as far as its guards let it, or to where a quotient jumps.
 
 A guard that is off by one, or that is missing, lets one instance more through, and that one is here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from .context import Reject
 from .instantiate import Attempt
-from .parse import Lit
+from .parse import Lit, Var
+from .primitives import ORDERS
+from .steps import Arg, Case, Step
+from .term import Value
 from .world import World
 
 NUMBERS = 2
-"""Of an instance that are taken to the borders of the guards; one less beside the limits of the machine that it asks for."""
+"""Of an instance that are taken to the borders of the guards."""
 
-EFFORT = 90_000
+JUMPS = 6
+"""Of an instance, where a quotient is about to be another."""
+
+EFFORT = 120_000
 """Steps of all instances at borders."""
+
+LEAST = 30
+"""Steps that an instance counts at least."""
+
+ENDLESS = 3
+"""Walks of a number without an end, after which it is not taken that way any more."""
 
 STEPS = (1, 2, 8, 16, 64)
 """By which a number goes on: one that must divide another, or be its multiple, moves by more than one."""
@@ -24,9 +38,13 @@ STEPS = (1, 2, 8, 16, 64)
 FAR = 1 << 16
 
 
+class Endless(Exception):
+    """A number may go as far as one likes."""
+
+
 def last(run: Callable[[int], World], start: int, way: int) -> World | None:
-    """The last instance when a number goes from ``start`` up (``way`` 1) or down (-1); None where it cannot move, or has no end.
-    ``run`` makes an instance with a number, or raises Reject."""
+    """The last instance when a number goes from ``start`` up (``way`` 1) or down (-1); None where it cannot move.
+    ``run`` makes an instance with a number, or raises Reject. Raises Endless."""
 
     def tried(number: int) -> World | None:
         try:
@@ -47,7 +65,7 @@ def last(run: Callable[[int], World], start: int, way: int) -> World | None:
                 break
             number, found = number + way * stride, further
         else:
-            return None
+            raise Endless
         while stride > step:
             stride //= 2
             further = tried(number + way * stride)
@@ -68,45 +86,66 @@ def least(run: Callable[[int], World], numbers: Sequence[int]) -> World | None:
 
 
 class Borders:
-    """The last instances when a limit of the machine goes down, or one number of an instance up or down. ``effort``: steps that
-    may still be taken."""
+    """The last instances when a limit of the machine goes down, or one number of an instance up or down, and those beside the
+    jumps of a quotient. ``effort``: steps that may still be taken; ``endless``: how often a number went on for ever."""
 
     def __init__(self) -> None:
         self.effort = EFFORT
+        self.endless = Counter[tuple[str, int]]()
 
     def of(self, make: Callable[..., Attempt], attempt: Attempt) -> Iterator[World]:
         limits = {f"limit {name}": size for name, size in attempt.limits.items() if _asks(attempt, name)}
+        start = {**attempt.free, **limits, **attempt.extents}
+        run = partial(self._run, partial(make, rows=attempt.invented), start)
         numbers = [
             name for name, value in attempt.free.items() if isinstance(value, int) and _moves(attempt, name)
         ]
-        numbers += attempt.extents
-        count = NUMBERS - bool(limits)
-        chosen = [*limits, *attempt.rng.sample(numbers, min(count, len(numbers)))]
-        start = {**attempt.free, **limits, **attempt.extents}
-        for name, way in ((each, way) for each in chosen for way in ((-1,) if each in limits else (1, -1))):
+        jumps = [each for each in _jumps(attempt) if each[0] in numbers]
+        for name, number in attempt.rng.sample(jumps, min(JUMPS, len(jumps))):
+            yield from _found(least(partial(run, name), [number]))
+        for name in limits:
+            for near in _beside(attempt, name):
+                yield from _found(least(partial(run, name), near))
+        numbers += [*attempt.extents, *limits]
+        numbers = [name for name in numbers if min(self.endless[name, way] for way in (1, -1)) < ENDLESS]
+        for name in attempt.rng.sample(numbers, min(NUMBERS, len(numbers))):
+            for way in (1, -1):
+                yield from _found(self._last(run, name, start, way))
 
-            def run(number: int, name: str = name) -> World:
-                self.effort -= len(attempt.case.steps)
-                return make(fixed={**start, name: number}).run()
+    def _run(self, make: Callable[..., Attempt], start: Mapping[str, Value], name: str, number: int) -> World:
+        """The instance with another number. Raises Reject."""
+        attempt = make(fixed={**start, name: number})
+        self.effort -= max(LEAST, len(attempt.case.steps))
+        if self.effort <= 0:
+            raise Reject
+        return attempt.run()
 
-            if self.effort <= 0:
-                return
-            near = _beside(attempt, name) if name in limits else []
-            found = least(run, near) if near else last(run, start[name], way)
-            if found is not None:
-                yield found
+    def _last(
+        self, run: Callable[[str, int], World], name: str, start: Mapping[str, Value], way: int
+    ) -> World | None:
+        if self.endless[name, way] >= ENDLESS:
+            return None
+        try:
+            return last(partial(run, name), start[name], way)
+        except Endless:
+            self.endless[name, way] += 1
+            return None
 
 
-def _beside(attempt: Attempt, limit: str) -> list[int]:
-    """What guards hold a limit against, and the next: there they change their mind."""
+def _found(world: World | None) -> Iterator[World]:
+    if world is not None:
+        yield world
+
+
+def _beside(attempt: Attempt, limit: str) -> Iterator[list[int]]:
+    """What each guard holds a limit against, and its neighbours, from where it does not hold: there it changes its mind."""
     names = {step.args[2] for step in attempt.case.steps if step.args[:2] == (Lit("limit"), Lit(limit[6:]))}
-    guards = [
-        step
-        for step in attempt.case.steps
-        if step.kind == "primitive" and step.out is None and names & set(step.args)
-    ]
-    values = [attempt.get(arg) for step in guards for arg in step.args if arg not in names]
-    return sorted({each + more for each in values for more in (0, 1)})
+    for step in attempt.case.steps:
+        if step.kind == "primitive" and step.head in ORDERS and names & set(step.args):
+            (other,) = (attempt.get(arg) for arg in step.args if arg not in names)
+            above = step.head.startswith("<") == (step.args[0] in names)
+            near = [other + more for more in (-1, 0, 1)]
+            yield near[::-1] if above else near
 
 
 def _asks(attempt: Attempt, limit: str) -> bool:
@@ -115,7 +154,45 @@ def _asks(attempt: Attempt, limit: str) -> bool:
 
 
 def _moves(attempt: Attempt, name: str) -> bool:
-    """Whether a number can be another, and some guard may care: not that of a row which nobody makes up."""
+    """Whether a number can be any other, and some guard may care: not that of a row which nobody makes up, nor one that is chosen
+    from a list, which follows what the list hangs on."""
     steps = [step for step, _ in attempt.case.uses[name]]
     asked = any(step.kind in ("primitive", "predicate") for step in steps)
-    return asked and all(attempt.invents(step.head) for step in steps if step.kind == "relation")
+    known = name in attempt.listed or not all(
+        attempt.invents(step.head) for step in steps if step.kind == "relation"
+    )
+    return asked and not known
+
+
+def _jumps(attempt: Attempt) -> list[tuple[str, int]]:
+    """Numbers, and what they would have to be for something that is divided to leave no remainder, or the largest."""
+    found = []
+    for step, names in _quotients(attempt.case):
+        value, by = map(attempt.get, step.args)
+        if by < 2:
+            continue
+        for name in names & attempt.free.keys():
+            found += [
+                (name, attempt.free[name] - value % by + more)
+                for more in (0, -1, by - 1)
+                if value % by != more
+            ]
+    return found
+
+
+def _quotients(case: Case) -> Sequence[tuple[Step, frozenset[str]]]:
+    """The divisions of a case, with the numbers that what is divided is a sum of."""
+    if "quotients" not in case.memo:
+
+        def terms(arg: Arg) -> frozenset[str]:
+            if not isinstance(arg, Var):
+                return frozenset()
+            for step in case.produced.get(arg.name, ()):
+                if step.kind == "primitive" and step.head in ("+", "-"):
+                    return frozenset().union(*map(terms, step.args if step.head == "+" else step.args[:1]))
+            return frozenset([arg.name])
+
+        divisions = [step for step in case.steps if step.kind == "primitive" and step.head == "/"]
+        case.memo["quotients"] = [(step, terms(step.args[0])) for step in divisions]
+    found: Sequence[tuple[Step, frozenset[str]]] = case.memo["quotients"]
+    return found

@@ -8,27 +8,30 @@ evaluates them. An instance that fails one is dropped.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from .bindings import Bindings
+from .choose import rows_for, satisfying
 from .context import IllFormed, Leaf, Reject
 from .denote import filled_axes
-from .generate import DRAWS, GENERATORS, built, satisfying, shape_of_number
-from .machines import SCARCE, less, limits_of
+from .generate import GENERATORS, built
+from .machines import SCARCE, less, limits_of, machines_for
 from .order import next_of
 from .parse import Lit, Schema, Var
-from .predicates import VALUES, holds, value_of
-from .primitives import Fails, compute
+from .predicates import PLAIN, VALUES, holds, value_of
+from .primitives import ORDERS, Fails, compute
 from .requests import tails
 from .scope import Scope, factors
+from .shapes import DRAWS, shape_of_number
 from .steps import Arg, Case, Step
 from .term import Term, Value, is_axis, lit, plain
 from .types import NoTypes, Types
 from .world import World, known, wrong_fact
 
-_QUOTED = ('"cut"', '"fit"', '"limit"')
+_QUOTED = ('"cut"', '"fit"', '"limit"', '"unit"')
 """Values that are cheap, and that guards are about."""
 
 
@@ -36,8 +39,12 @@ class Attempt(Scope, Bindings):
     """One try. ``number`` counts from 0 and sets how large things are: the first tries are small. ``loose``: whether facts
     may be looser than they need to be, such as a bound that no value reaches. ``opaque``: whether indices and atoms that the
     rule leaves open are opaque too, any integers within assumed bounds. ``lenient``: whether it leaves policies out.
-    ``fixed``: numbers and words that are not chosen; ``free``: all those that nothing else gives; ``extents``: of shapes of which
-    points are only counted, which may be any as well; ``limits``: what there may be less of on a machine."""
+    ``fixed``: numbers and words that are not chosen, or as near to these as lists of what there may be have any; ``rows``: of
+    tables, made up before.
+
+    ``free``: numbers and words that nothing else gives; ``listed``: those of them that stand in such a list; ``invented``: rows
+    of tables that were made up for it; ``extents``: of shapes of which points are only counted, which may be any as well;
+    ``limits``: what there may be less of on a machine."""
 
     def __init__(
         self,
@@ -49,6 +56,7 @@ class Attempt(Scope, Bindings):
         opaque: bool = False,
         lenient: bool = False,
         fixed: Mapping[str, Value] = MappingProxyType({}),
+        rows: Mapping[str, list[tuple[Value, ...]]] = MappingProxyType({}),
     ) -> None:
         self.schema, self.case, self.number = schema, case, number
         # problems count points and hold no values, so their axes may be long
@@ -58,12 +66,13 @@ class Attempt(Scope, Bindings):
             for step in case.steps
         )
         self.counted = counted
-        level = 0 if number < 12 else 1 if number < 40 else 2
+        # about as many points as a guard speaks of, with no axis more
+        limits = [each for each in case.borders if each > 100] if counted and number % 2 else []
+        level = 0 if number < 12 or (limits and number % 4 == 3) else 1 if number < 40 else 2
         world = World(schema, f"{seed} {number}")
         rng = random.Random(f"{seed} {number}")
         sizes: tuple[int, ...] = (2, 3)
         if counted and number % 2:
-            limits = [each for each in case.borders if each > 100] if number % 4 == 3 else []
             sizes = factors(rng, rng.choice(limits) - rng.choice((0, 1))) if limits else (3, 8, 64, 100)
         elif case.extents and number % 3 == 2:
             sizes = (2, 3, 2, 3, rng.choice(case.extents))
@@ -72,8 +81,11 @@ class Attempt(Scope, Bindings):
         self.opaque = opaque
         self.loose = loose and number % 4 == 3
         self.world.context.lenient = lenient
-        self.world.context.machine = case.machine or ("sm80", "sm90", "cpu")[number % 3]
-        self.fixed, self.free = fixed, dict[str, Value]()
+        machines = machines_for(schema, case)
+        self.world.context.machine = machines[number % len(machines)]
+        self.world.context.rows.update({table: list(told) for table, told in rows.items()})
+        self.fixed, self.free, self.listed = fixed, dict[str, Value](), set[str]()
+        self.invented = {table: list(told) for table, told in rows.items()}
         less_ = less(self.world.context.machine, random.Random(f"{seed} {number} limits"))
         self.world.context.limits.update(less_)
         every = limits_of(self.world.context)
@@ -110,18 +122,13 @@ class Attempt(Scope, Bindings):
             names = [name for name in names if name not in self.env]
             if not names:
                 break
-            name = next_of(self.schema, self.case, names, self.env)
-            sort = self.case.sorts[name]
-            if name in self.fixed:
-                self.env[name] = self.fixed[name]
-            else:
-                self.env[name] = (
-                    self._guided(name, [step for step, _ in pending])
-                    if sort == "i64"
-                    else self._generated(name)
-                )
-            if sort in ("i64", "String"):
-                self.free[name] = self.env[name]
+            found = self._chosen(
+                next_of(self.schema, self.case, names, self.env), [step for step, _ in pending]
+            )
+            self.env.update(found)
+            self.free.update(
+                {name: value for name, value in found.items() if self.case.sorts[name] in ("i64", "String")}
+            )
         if pending:
             raise Reject
 
@@ -180,21 +187,57 @@ class Attempt(Scope, Bindings):
         )
         return term
 
-    def _guided(self, name: str, pending: list[Step]) -> int:
-        """A number that no guard excludes at once, if one is found soon."""
-        borders = self.case.borders if self.number % 2 else ()
+    def _chosen(self, name: str, pending: list[Step]) -> Mapping[str, Value]:
+        """A value for a variable; with those of others where they are listed together."""
+        rows = rows_for(self, name)
+        if rows is not None:
+            found = self._listed(rows, pending)
+            self.listed.update(found)
+            return found
+        if name in self.fixed:
+            return {name: self.fixed[name]}
+        if self.case.sorts[name] in ("i64", "String"):
+            return {name: self._guided(name, pending)}
+        return {name: self._generated(name)}
+
+    def _listed(self, rows: list[dict[str, Value]], pending: list[Step]) -> dict[str, Value]:
+        """One of some rows that no guard excludes at once, every other time one that a guard hardly admits; or the one that is
+        nearest to what is fixed."""
+        if any(name in self.fixed for row in rows for name in row):
+            return min(rows, key=self._distance)
+        self.rng.shuffle(rows)
+        rooms = ((room, row) for row in rows if (room := self._room(row, pending)) is not None)
+        found = (
+            min(rooms, key=lambda each: each[0], default=None)
+            if self.rng.random() < 0.5
+            else next(rooms, None)
+        )
+        if found is None:
+            raise Reject
+        return found[1]
+
+    def _distance(self, row: dict[str, Value]) -> int:
+        pairs = [(self.fixed[name], value) for name, value in row.items() if name in self.fixed]
+        return sum(abs(a - b) if isinstance(a, int) else a != b for a, b in pairs)
+
+    def _guided(self, name: str, pending: list[Step]) -> Value:
+        """A number or word that no guard excludes at once, if one is found soon."""
+        borders = self.case.borders if self.number % 2 and self.case.sorts[name] == "i64" else ()
         found = self._generated(name)
         for draw in range(DRAWS):
-            if not self._excluded(name, found, pending):
+            if self._room({name: found}, pending) is not None:
                 break
             if borders and draw % 3 == 2:  # the generators know only of small numbers
                 found = self.rng.choice(borders) + self.rng.choice((0, 0, 1, -1))
             else:
                 found = self._generated(name)
-        return int(found)
+        return found
 
-    def _excluded(self, name: str, value: int, pending: list[Step]) -> bool:
-        env = {**self.env, name: value}
+    def _room(self, more: Mapping[str, Value], pending: list[Step]) -> float | None:
+        """By how much a number may be another, at the guard that admits least, for what is chosen so far and some values more;
+        None where some guard is false of them."""
+        env: dict[str, Value] = {**self.env, **more}
+        room = math.inf
         steps = [step for step in pending if step.kind == "primitive" or step.head in ("holds",)]
         moved = True
         try:
@@ -209,8 +252,8 @@ class Attempt(Scope, Bindings):
                     steps.remove(step)
                     moved = True
                     if step.kind == "predicate":
-                        if args[0] in VALUES and not holds(self.world, args):
-                            return True
+                        if (args[0] in VALUES or args[0] in PLAIN) and not holds(self.world, args):
+                            return None
                         continue
                     result = compute(step.head, args, self.world.build)
                     if isinstance(step.out, Var) and step.out.name not in env:
@@ -218,10 +261,13 @@ class Attempt(Scope, Bindings):
                     elif step.out is not None:
                         old = step.out.value if isinstance(step.out, Lit) else env[step.out.name]
                         if isinstance(old, int) and old != result:
-                            return True
+                            return None
+                    elif step.head in ORDERS:
+                        low, high = map(int, args)
+                        room = min(room, abs(low - high) - (step.head in ("<", ">")))
         except (Fails, IllFormed):
-            return True
-        return False
+            return None
+        return room
 
     def _follows(self, step: Step, env: dict[str, Value]) -> bool:
         """Whether the last argument of a predicate follows from the others, and is now known. Raises Fails."""
@@ -276,7 +322,7 @@ class Attempt(Scope, Bindings):
                 if found is not None:
                     self.bind(step.args[-1], found)
                     return True
-            return False
+            return step.kind == "relation" and self._only_row(step)
         args = tuple(map(self.get, step.args))
         match step.kind:
             case "term":
@@ -302,6 +348,20 @@ class Attempt(Scope, Bindings):
                         raise Reject
                 elif not holds(self.world, args):
                     raise Reject
+        return True
+
+    def _only_row(self, step: Step) -> bool:
+        """Whether one row alone of a table fits what is known, and has been taken."""
+        if self.invents(step.head) or not any(map(self.bound, step.args)):
+            return False
+        rows = [row for row in self.schema.facts[step.head] if self._fits(step, row)]
+        if not rows:
+            raise Reject
+        if len(rows) > 1:
+            return False
+        for arg, value in zip(step.args, rows[0], strict=True):
+            self.bind(arg, value)
+        self._row(step.head, rows[0])
         return True
 
     def _row(self, table: str, args: tuple[Value, ...]) -> None:

@@ -140,6 +140,12 @@ def _about(*options: int) -> Callable[[Attempt, Step], int]:
     return choose
 
 
+def _side(attempt: Attempt, step: Step) -> int:
+    """Of a product: any, or as many as a tile has or more."""
+    sides = (1, 3, 17, 64, 100, 128, 512, 1000, 4096)
+    return attempt.rng.choice(sides[3:] if attempt.number % 2 else sides)
+
+
 def _any_length(attempt: Attempt, step: Step) -> int:
     """As :func:`_about`, or any: what is left over when it is cut in equal parts hangs on all its digits."""
     rng, kind = attempt.rng, attempt.rng.random()
@@ -225,7 +231,8 @@ _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
     ("RoundedStream", 4): lambda attempt, step: attempt.rng.choice(_SCALES),
     ("Unravel", 3): _upto(1),
     ("Out", 0): _choice(0, 1),
-    **{("Product", k): _choice(1, 3, 17, 64, 100, 128, 512, 1000, 4096, 4096) for k in (1, 2, 3, 7)},
+    **{("Product", k): _choice(1, 3, 17, 64, 100, 128, 512, 1000, 4096, 4096) for k in (1, 7)},
+    **{("Product", k): _side for k in (2, 3)},
     ("Product", 4): _choice(1, 17, 64, 100, 128, 200, 256, 300, 512, 1000, 4096),
     ("Product", 5): _choice(0, 1, 1, 2, 2, 4), ("Product", 6): _choice(0, 1, 1, 2, 2, 4),
     ("Packed", 0): _choice(1, 1, 1, 2, 3, 7, 64),
