@@ -42,25 +42,21 @@ class Endless(Exception):
     """A number may go as far as one likes."""
 
 
-def last(run: Callable[[int], World], start: int, way: int) -> World | None:
-    """The last instance when a number goes from ``start`` up (``way`` 1) or down (-1); None where it cannot move.
-    ``run`` makes an instance with a number, or raises Reject. Raises Endless."""
+Run = Callable[[int], Attempt]
+"""An instance with a number. Raises Reject."""
 
-    def tried(number: int) -> World | None:
-        try:
-            return run(number)
-        except Reject:
-            return None
 
+def last(run: Run, start: int, way: int) -> Attempt | None:
+    """The last instance when a number goes from ``start`` up (``way`` 1) or down (-1); None where it cannot move. Raises Endless."""
     for step in STEPS:
         number = start + way * step
-        found = tried(number)
+        found = least(run, [number])
         if found is None:
             continue
         stride = step
         while stride < FAR:
             stride *= 2
-            further = tried(number + way * stride)
+            further = least(run, [number + way * stride])
             if further is None:
                 break
             number, found = number + way * stride, further
@@ -68,14 +64,14 @@ def last(run: Callable[[int], World], start: int, way: int) -> World | None:
             raise Endless
         while stride > step:
             stride //= 2
-            further = tried(number + way * stride)
+            further = least(run, [number + way * stride])
             if further is not None:
                 number, found = number + way * stride, further
         return found
     return None
 
 
-def least(run: Callable[[int], World], numbers: Sequence[int]) -> World | None:
+def least(run: Run, numbers: Sequence[int]) -> Attempt | None:
     """The instance with the first of some numbers that makes one."""
     for number in numbers:
         try:
@@ -86,64 +82,72 @@ def least(run: Callable[[int], World], numbers: Sequence[int]) -> World | None:
 
 
 class Borders:
-    """The last instances when a limit of the machine goes down, or one number of an instance up or down, and those beside the
-    jumps of a quotient. ``effort``: steps that may still be taken; ``endless``: how often a number went on for ever."""
+    """Instances beside one: where a quotient jumps or a guard changes its mind about a limit of the machine; and the last ones when
+    a number goes up or down, and from there another. ``effort``: steps that may still be taken; ``endless``: how often a number
+    went on for ever."""
 
     def __init__(self) -> None:
         self.effort = EFFORT
         self.endless = Counter[tuple[str, int]]()
 
-    def of(self, make: Callable[..., Attempt], attempt: Attempt) -> Iterator[World]:
-        limits = {f"limit {name}": size for name, size in attempt.limits.items() if _asks(attempt, name)}
-        start = {**attempt.free, **limits, **attempt.extents}
-        run = partial(self._run, partial(make, rows=attempt.invented), start)
-        numbers = [
-            name for name, value in attempt.free.items() if isinstance(value, int) and _moves(attempt, name)
-        ]
-        jumps = [each for each in _jumps(attempt) if each[0] in numbers]
-        for name, number in attempt.rng.sample(jumps, min(JUMPS, len(jumps))):
-            yield from _found(least(partial(run, name), [number]))
-        for name in limits:
-            for near in _beside(attempt, name):
-                yield from _found(least(partial(run, name), near))
-        numbers += [*attempt.extents, *limits]
-        numbers = [name for name in numbers if min(self.endless[name, way] for way in (1, -1)) < ENDLESS]
-        for name in attempt.rng.sample(numbers, min(NUMBERS, len(numbers))):
-            for way in (1, -1):
-                yield from _found(self._last(run, name, start, way))
+    def of(self, make: Callable[..., Attempt], attempt: Attempt) -> list[World]:
+        make = partial(make, rows=attempt.invented)
+        start, rng = _numbers(attempt), attempt.rng
+        moving = [name for name in start if name not in attempt.free or _moves(attempt, name)]
+        jumps = [each for each in _jumps(attempt) if each[0] in moving]
+        beside = [(name, [number]) for name, number in rng.sample(jumps, min(JUMPS, len(jumps)))]
+        beside += [(name, near) for name in start for near in _beside(attempt, name)]
+        found = [least(self._run(make, start, name), near) for name, near in beside]
+        walking = [name for name in moving if min(self.endless[name, way] for way in (1, -1)) < ENDLESS]
+        for name in rng.sample(walking, min(NUMBERS, len(walking))):
+            ends = [end for way in (1, -1) if (end := self._last(make, start, name, way)) is not None]
+            found += ends
+            start = _numbers(rng.choice(ends)) if ends else start
+        return [each.world for each in found if each is not None]
 
-    def _run(self, make: Callable[..., Attempt], start: Mapping[str, Value], name: str, number: int) -> World:
-        """The instance with another number. Raises Reject."""
-        attempt = make(fixed={**start, name: number})
-        self.effort -= max(LEAST, len(attempt.case.steps))
-        if self.effort <= 0:
-            raise Reject
-        return attempt.run()
+    def _run(self, make: Callable[..., Attempt], start: Mapping[str, Value], name: str) -> Run:
+        """With other values of a number."""
+
+        def run(number: int) -> Attempt:
+            attempt = make(fixed={**start, name: number})
+            self.effort -= max(LEAST, len(attempt.case.steps))
+            if self.effort <= 0:
+                raise Reject
+            attempt.run()
+            return attempt
+
+        return run
 
     def _last(
-        self, run: Callable[[str, int], World], name: str, start: Mapping[str, Value], way: int
-    ) -> World | None:
+        self, make: Callable[..., Attempt], start: Mapping[str, Value], name: str, way: int
+    ) -> Attempt | None:
         if self.endless[name, way] >= ENDLESS:
             return None
         try:
-            return last(partial(run, name), start[name], way)
+            return last(self._run(make, start, name), start[name], way)
         except Endless:
             self.endless[name, way] += 1
             return None
 
 
-def _found(world: World | None) -> Iterator[World]:
-    if world is not None:
-        yield world
+def _numbers(attempt: Attempt) -> dict[str, Value]:
+    """What may be fixed of an instance, by the names that it has then."""
+    limits = {f"limit {name}": size for name, size in attempt.limits.items() if _asks(attempt, name)}
+    return {**attempt.free, **limits, **attempt.extents}
 
 
-def _beside(attempt: Attempt, limit: str) -> Iterator[list[int]]:
-    """What each guard holds a limit against, and its neighbours, from where it does not hold: there it changes its mind."""
-    names = {step.args[2] for step in attempt.case.steps if step.args[:2] == (Lit("limit"), Lit(limit[6:]))}
+def _beside(attempt: Attempt, name: str) -> Iterator[list[int]]:
+    """What each guard holds a limit of the machine against, and its neighbours, from where it does not hold: there it changes its
+    mind."""
+    limits = {
+        step.args[2]
+        for step in attempt.case.steps
+        if step.args[:2] == (Lit("limit"), Lit(name.removeprefix("limit ")))
+    }
     for step in attempt.case.steps:
-        if step.kind == "primitive" and step.head in ORDERS and names & set(step.args):
-            (other,) = (attempt.get(arg) for arg in step.args if arg not in names)
-            above = step.head.startswith("<") == (step.args[0] in names)
+        if step.kind == "primitive" and step.head in ORDERS and limits & set(step.args):
+            (other,) = (attempt.get(arg) for arg in step.args if arg not in limits)
+            above = step.head.startswith("<") == (step.args[0] in limits)
             near = [other + more for more in (-1, 0, 1)]
             yield near[::-1] if above else near
 
@@ -154,8 +158,10 @@ def _asks(attempt: Attempt, limit: str) -> bool:
 
 
 def _moves(attempt: Attempt, name: str) -> bool:
-    """Whether a number can be any other, and some guard may care: not that of a row which nobody makes up, nor one that is chosen
+    """Whether what is free is a number that can be any other, and some guard may care: not that of a row which nobody makes up, nor one that is chosen
     from a list, which follows what the list hangs on."""
+    if not isinstance(attempt.free[name], int):
+        return False
     steps = [step for step, _ in attempt.case.uses[name]]
     asked = any(step.kind in ("primitive", "predicate") for step in steps)
     known = name in attempt.listed or not all(

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from .instantiate import Attempt
 
 
+INVENTED = 2
+"""Rows of a table that are made up together."""
+
+
 @dataclass(frozen=True)
 class Listing:
     """What the last places of a predicate may be, given the first ``given`` after its name."""
@@ -80,9 +84,9 @@ def _fitting(attempt: Attempt, args: Sequence[Arg], row: Row) -> dict[str, Value
 
 
 def _invented(attempt: Attempt, table: str, row: Callable[[], Row]) -> None:
-    """Now and then a row of a table that tinyc does not have."""
+    """Now and then some rows of a table that tinyc does not have."""
     if not attempt.world.context.rows.get(table) and attempt.invents(table):
-        attempt.invented[table] = [row()]
+        attempt.invented[table] = [row() for _ in range(INVENTED)]
         attempt.world.context.rows[table] = list(attempt.invented[table])
 
 
@@ -138,7 +142,7 @@ def _shape(attempt: Attempt, unit: Unit) -> Row:
     rng = attempt.rng
 
     def side(own: int, most: int) -> int:
-        return own * rng.choice((1, 2, 3, 4, 6, 8, 9, 10, 12, 16, rng.randint(1, max(1, most // own))))
+        return own * rng.choice((1, 2, 3, 4, 8, 16, *(rng.randint(1, max(1, most // own)) for _ in range(3))))
 
     return (unit.name, side(unit.rows, 256), side(unit.columns, 256), side(unit.depth, 128))
 
@@ -187,7 +191,7 @@ LISTED: Mapping[Value, Listing] = {
     "whole": Listing(1, _whole),
     "deep": Listing(1, _deep),
     "staged": Listing(
-        3, lambda attempt, *_: [(2, 0), (2, 0), (4, 0), (1, 0), (0, 0), (2, 1), (4, 1), (1, 1)]
+        3, lambda attempt, *_: [(0, 0), (0, 0), *((size, w) for size in (2, 4, 1) for w in (0, 0, 1))]
     ),
     "share": Listing(1, _shares),
     "asked-core": Listing(1, lambda attempt, axes: [(least,) for least in CORES]),

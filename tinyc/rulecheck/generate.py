@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .context import LEVEL, Leaf, Reject
+from .factors import axes_of_factor, factor_of
 from .numbers import Uses, bits_for, integer
 from .parse import Var
 from .prerequisites import PREREQUISITES
@@ -72,14 +73,16 @@ def _expression(attempt: Attempt, name: str, uses: Uses) -> Term:
     bound = {each for value in attempt.env.values() if isinstance(value, tuple)
              for each in attempt.world.facts.axes_of(tuple(v for v in value if isinstance(v, Term)))}  # fmt: skip
     kind = rng.random()
-    role = attempt.role(name)
-    if role and kind < 0.9:
-        inner = 16 if attempt.number % 5 else 32  # a contraction may be part of a larger reduction
-        axes = [
-            each
-            for each in pool
-            if each in bound or (each.args[0] < inner and attempt.roles.get(each) in ("batch", role))
-        ]
+    factor = factor_of(attempt.case, name)
+    told = [
+        step.out
+        for step, _ in uses
+        if step.head == "free" and step.out is not None and attempt.bound(step.out)
+    ]
+    if told:
+        axes = list(attempt.get(told[0]))
+    elif factor is not None and kind < 0.9:
+        axes = axes_of_factor(attempt, factor, pool, bound)
     elif kind < 0.2:
         axes = pool
     elif kind < 0.32:

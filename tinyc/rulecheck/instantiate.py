@@ -139,8 +139,8 @@ class Attempt(Scope, Bindings):
             if waits and self.env.keys().isdisjoint(waits):
                 rest.append((step, waits))
             elif not self._taken(step):
-                unknown = (arg.name for arg in (*step.args, step.out) if isinstance(arg, Var))
-                rest.append((step, frozenset(name for name in unknown if name not in self.env)))
+                unknown = step.needs | ({step.out.name} if isinstance(step.out, Var) else frozenset())
+                rest.append((step, unknown - self.env.keys()))
         return rest
 
     def _tied(self) -> bool:
@@ -201,17 +201,15 @@ class Attempt(Scope, Bindings):
         return {name: self._generated(name)}
 
     def _listed(self, rows: list[dict[str, Value]], pending: list[Step]) -> dict[str, Value]:
-        """One of some rows that no guard excludes at once, every other time one that a guard hardly admits; or the one that is
+        """One of some rows that no guard excludes at once, every other time one that some guard hardly admits; or the one that is
         nearest to what is fixed."""
         if any(name in self.fixed for row in rows for name in row):
             return min(rows, key=self._distance)
         self.rng.shuffle(rows)
-        rooms = ((room, row) for row in rows if (room := self._room(row, pending)) is not None)
-        found = (
-            min(rooms, key=lambda each: each[0], default=None)
-            if self.rng.random() < 0.5
-            else next(rooms, None)
-        )
+        guards = [step for step in pending if step.kind == "primitive" and step.head in ORDERS]
+        close = self.rng.choice(guards) if guards and self.rng.random() < 0.5 else None
+        rooms = ((room, row) for row in rows if (room := self._room(row, pending, close)) is not None)
+        found = min(rooms, key=lambda each: each[0], default=None) if close else next(rooms, None)
         if found is None:
             raise Reject
         return found[1]
@@ -233,9 +231,11 @@ class Attempt(Scope, Bindings):
                 found = self._generated(name)
         return found
 
-    def _room(self, more: Mapping[str, Value], pending: list[Step]) -> float | None:
-        """By how much a number may be another, at the guard that admits least, for what is chosen so far and some values more;
-        None where some guard is false of them."""
+    def _room(
+        self, more: Mapping[str, Value], pending: list[Step], close: Step | None = None
+    ) -> float | None:
+        """By how much a number may be another at one of the guards, for what is chosen so far and some values more; None where some
+        guard is false of them."""
         env: dict[str, Value] = {**self.env, **more}
         room = math.inf
         steps = [step for step in pending if step.kind == "primitive" or step.head in ("holds",)]
@@ -246,7 +246,7 @@ class Attempt(Scope, Bindings):
                 for step in list(steps):
                     if step.kind == "predicate" and self._follows(step, env):
                         moved = True
-                    if not all(isinstance(arg, Lit) or arg.name in env for arg in step.args):
+                    if not env.keys() >= step.needs:
                         continue
                     args = tuple(arg.value if isinstance(arg, Lit) else env[arg.name] for arg in step.args)
                     steps.remove(step)
@@ -262,9 +262,9 @@ class Attempt(Scope, Bindings):
                         old = step.out.value if isinstance(step.out, Lit) else env[step.out.name]
                         if isinstance(old, int) and old != result:
                             return None
-                    elif step.head in ORDERS:
+                    elif step == close:
                         low, high = map(int, args)
-                        room = min(room, abs(low - high) - (step.head in ("<", ">")))
+                        room = abs(low - high)
         except (Fails, IllFormed):
             return None
         return room
@@ -310,7 +310,7 @@ class Attempt(Scope, Bindings):
 
     def _taken(self, step: Step) -> bool:
         """Whether a step is done with."""
-        if not all(map(self.bound, step.args)):
+        if not self.env.keys() >= step.needs:
             if step.kind == "term" and step.out is not None and self.bound(step.out):
                 return self._destructured(step)
             if step.kind == "predicate" and all(map(self.bound, step.args[:-1])):
@@ -471,13 +471,3 @@ class Attempt(Scope, Bindings):
         step, position = use
         rows = self.schema.facts[step.head] if step.kind == "relation" else ()
         return step.kind != "relation" or any(row[position] == name and self._fits(step, row) for row in rows)
-
-    def role(self, name: str) -> str:
-        """Which factor of a contraction an expression is, if any."""
-        for step in self.case.steps:
-            if step.kind == "predicate" and step.args[0] == Lit("roles"):
-                for side, arg in (("left", step.args[1]), ("right", step.args[2])):
-                    made = self.case.produced.get(arg.name, ()) if isinstance(arg, Var) else ()
-                    if made and made[0].args[0] == Var(name):
-                        return side
-        return ""

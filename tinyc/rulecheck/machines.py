@@ -52,11 +52,8 @@ def limits_of(context: Context) -> Mapping[str, int]:
 
 
 def less(machine: str, rng: random.Random) -> dict[str, int]:
-    """Of some of it, down to a sixteenth; of what there may be one alone, down to that."""
+    """Of one or two things or of none, down to a sixteenth; of what there may be one alone, down to that."""
     found = machine_limits(LIMITS[machine])
     most = {"multiprocessors": 7}
-    return {
-        name: round(found[name] * 2 ** -rng.uniform(0, most.get(name, 4)))
-        for name in SCARCE
-        if rng.random() < 0.5
-    }
+    scarce = rng.sample(SCARCE, rng.randint(0, 2))
+    return {name: round(found[name] * 2 ** -rng.uniform(0, most.get(name, 4))) for name in scarce}

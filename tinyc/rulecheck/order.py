@@ -52,6 +52,8 @@ def _place(schema: Schema, case: Case, name: str) -> Place:
         listing = listing_of(step)
         if listing is not None and position > listing.given:
             needs.update(step.args[1 : 1 + listing.given])
+        if step.head == "free" and isinstance(step.out, Var) and len(case.produced[step.out.name]) > 1:
+            needs.add(step.out)  # the axes of another
         if step.kind == "relation":  # a row that begins with what is known by then
             needs.update(arg for arg in step.args if isinstance(arg, Var) and arg.name in case.produced)
         if step.head == "%" and position == 0 and step.out == Lit(0):  # a multiple of what is known by then

@@ -56,6 +56,11 @@ class Step:
     args: tuple[Arg, ...]
     out: Arg | None = None
 
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """The variables among its arguments."""
+        return frozenset(arg.name for arg in self.args if isinstance(arg, Var))
+
     def words(self) -> str:
         text = f"({' '.join([self.head, *map(str, self.args)])})"
         return text if self.out is None else f"(= {self.out} {text})"
