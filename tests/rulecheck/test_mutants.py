@@ -97,6 +97,14 @@ def test_mutants_of_some_rules_are_caught(rule: str) -> None:
         "plan/walk off-by-one 51",  # an odd width
         "plan/walk operation 44",
         "plan/warps operation 3",  # a machine of fewer threads, and several warps along both sides
+        "plan/pair off-by-one 1",  # a tile of two parts that are thin
+        "plan/idle-columns off-by-one 8",  # a tile as deep as three instructions
+        "plan/smallest off-by-one 11",  # blocks of 30 rows
+        "plan/halve-rows off-by-one 4",  # a last part of one row, or of all but one
+        "plan/halve-rows off-by-one 5",
+        "plan/halve-rows off-by-one 7",
+        "problem/packed-turned off-by-one 8",  # exactly as many products as are too few
+        "tf32/product dropped (< 0 (max p q))",  # two operands that have no tiles
     ],
 )
 def test_a_mutant_for_which_instances_were_too_few_is_caught(id_: str) -> None:

@@ -13,31 +13,35 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from .bindings import Bindings
+from .choose import rows_for, satisfying
 from .context import IllFormed, Leaf, Reject
 from .denote import filled_axes
-from .generate import DRAWS, GENERATORS, built, satisfying, shape_of_number
-from .machines import SCARCE, less, limits_of
+from .generate import GENERATORS, built
+from .guards import room
+from .machines import SCARCE, less, limits_of, machines_for
 from .order import next_of
 from .parse import Lit, Schema, Var
-from .predicates import VALUES, holds, value_of
-from .primitives import Fails, compute
+from .predicates import holds, value_of
+from .primitives import ORDERS, Fails, compute
 from .requests import tails
 from .scope import Scope, factors
+from .shapes import DRAWS, shape_of_number
 from .steps import Arg, Case, Step
 from .term import Term, Value, is_axis, lit, plain
 from .types import NoTypes, Types
 from .world import World, known, wrong_fact
-
-_QUOTED = ('"cut"', '"fit"', '"limit"')
-"""Values that are cheap, and that guards are about."""
 
 
 class Attempt(Scope, Bindings):
     """One try. ``number`` counts from 0 and sets how large things are: the first tries are small. ``loose``: whether facts
     may be looser than they need to be, such as a bound that no value reaches. ``opaque``: whether indices and atoms that the
     rule leaves open are opaque too, any integers within assumed bounds. ``lenient``: whether it leaves policies out.
-    ``fixed``: numbers and words that are not chosen; ``free``: all those that nothing else gives; ``extents``: of shapes of which
-    points are only counted, which may be any as well; ``limits``: what there may be less of on a machine."""
+    ``fixed``: numbers and words that are not chosen, or as near to these as lists of what there may be have any; ``rows``: of
+    tables, made up before.
+
+    ``free``: numbers and words that nothing else gives; ``listed``: those of them that stand in such a list; ``invented``: rows
+    of tables that were made up for it; ``extents``: of shapes of which points are only counted, which may be any as well;
+    ``limits``: what there may be less of on a machine."""
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class Attempt(Scope, Bindings):
         opaque: bool = False,
         lenient: bool = False,
         fixed: Mapping[str, Value] = MappingProxyType({}),
+        rows: Mapping[str, list[tuple[Value, ...]]] = MappingProxyType({}),
     ) -> None:
         self.schema, self.case, self.number = schema, case, number
         # problems count points and hold no values, so their axes may be long
@@ -58,12 +63,13 @@ class Attempt(Scope, Bindings):
             for step in case.steps
         )
         self.counted = counted
-        level = 0 if number < 12 else 1 if number < 40 else 2
+        # about as many points as a guard speaks of, with no axis more
+        limits = [each for each in case.borders if each > 100] if counted and number % 2 else []
+        level = 0 if number < 12 or (limits and number % 4 == 3) else 1 if number < 40 else 2
         world = World(schema, f"{seed} {number}")
         rng = random.Random(f"{seed} {number}")
         sizes: tuple[int, ...] = (2, 3)
         if counted and number % 2:
-            limits = [each for each in case.borders if each > 100] if number % 4 == 3 else []
             sizes = factors(rng, rng.choice(limits) - rng.choice((0, 1))) if limits else (3, 8, 64, 100)
         elif case.extents and number % 3 == 2:
             sizes = (2, 3, 2, 3, rng.choice(case.extents))
@@ -72,8 +78,11 @@ class Attempt(Scope, Bindings):
         self.opaque = opaque
         self.loose = loose and number % 4 == 3
         self.world.context.lenient = lenient
-        self.world.context.machine = case.machine or ("sm80", "sm90", "cpu")[number % 3]
-        self.fixed, self.free = fixed, dict[str, Value]()
+        machines = machines_for(schema, case)
+        self.world.context.machine = machines[number % len(machines)]
+        self.world.context.rows.update({table: list(told) for table, told in rows.items()})
+        self.fixed, self.free, self.listed = fixed, dict[str, Value](), set[str]()
+        self.invented = {table: list(told) for table, told in rows.items()}
         less_ = less(self.world.context.machine, random.Random(f"{seed} {number} limits"))
         self.world.context.limits.update(less_)
         every = limits_of(self.world.context)
@@ -110,18 +119,13 @@ class Attempt(Scope, Bindings):
             names = [name for name in names if name not in self.env]
             if not names:
                 break
-            name = next_of(self.schema, self.case, names, self.env)
-            sort = self.case.sorts[name]
-            if name in self.fixed:
-                self.env[name] = self.fixed[name]
-            else:
-                self.env[name] = (
-                    self._guided(name, [step for step, _ in pending])
-                    if sort == "i64"
-                    else self._generated(name)
-                )
-            if sort in ("i64", "String"):
-                self.free[name] = self.env[name]
+            found = self._chosen(
+                next_of(self.schema, self.case, names, self.env), [step for step, _ in pending]
+            )
+            self.env.update(found)
+            self.free.update(
+                {name: value for name, value in found.items() if self.case.sorts[name] in ("i64", "String")}
+            )
         if pending:
             raise Reject
 
@@ -132,8 +136,8 @@ class Attempt(Scope, Bindings):
             if waits and self.env.keys().isdisjoint(waits):
                 rest.append((step, waits))
             elif not self._taken(step):
-                unknown = (arg.name for arg in (*step.args, step.out) if isinstance(arg, Var))
-                rest.append((step, frozenset(name for name in unknown if name not in self.env)))
+                unknown = step.needs | ({step.out.name} if isinstance(step.out, Var) else frozenset())
+                rest.append((step, unknown - self.env.keys()))
         return rest
 
     def _tied(self) -> bool:
@@ -180,62 +184,53 @@ class Attempt(Scope, Bindings):
         )
         return term
 
-    def _guided(self, name: str, pending: list[Step]) -> int:
-        """A number that no guard excludes at once, if one is found soon."""
-        borders = self.case.borders if self.number % 2 else ()
+    def _chosen(self, name: str, pending: list[Step]) -> Mapping[str, Value]:
+        """A value for a variable; with those of others where they are listed together."""
+        rows = rows_for(self, name)
+        if rows is not None:
+            found = self._listed(rows, pending)
+            self.listed.update(found)
+            return found
+        if name in self.fixed:
+            return {name: self.fixed[name]}
+        if self.case.sorts[name] in ("i64", "String"):
+            return {name: self._guided(name, pending)}
+        return {name: self._generated(name)}
+
+    def _listed(self, rows: list[dict[str, Value]], pending: list[Step]) -> dict[str, Value]:
+        """One of some rows that no guard excludes at once, every other time one that some guard hardly admits; or the one that is
+        nearest to what is fixed."""
+        if any(name in self.fixed for row in rows for name in row):
+            return min(rows, key=self._distance)
+        self.rng.shuffle(rows)
+        guards = [step for step in pending if step.kind == "primitive" and step.head in ORDERS]
+        close = self.rng.choice(guards) if guards and self.rng.random() < 0.5 else None
+        rooms = (
+            (left, row)
+            for row in rows
+            if (left := room(self.world, {**self.env, **row}, pending, close)) is not None
+        )
+        found = min(rooms, key=lambda each: each[0], default=None) if close else next(rooms, None)
+        if found is None:
+            raise Reject
+        return found[1]
+
+    def _distance(self, row: dict[str, Value]) -> int:
+        pairs = [(self.fixed[name], value) for name, value in row.items() if name in self.fixed]
+        return sum(abs(a - b) if isinstance(a, int) else a != b for a, b in pairs)
+
+    def _guided(self, name: str, pending: list[Step]) -> Value:
+        """A number or word that no guard excludes at once, if one is found soon."""
+        borders = self.case.borders if self.number % 2 and self.case.sorts[name] == "i64" else ()
         found = self._generated(name)
         for draw in range(DRAWS):
-            if not self._excluded(name, found, pending):
+            if room(self.world, {**self.env, name: found}, pending) is not None:
                 break
             if borders and draw % 3 == 2:  # the generators know only of small numbers
                 found = self.rng.choice(borders) + self.rng.choice((0, 0, 1, -1))
             else:
                 found = self._generated(name)
-        return int(found)
-
-    def _excluded(self, name: str, value: int, pending: list[Step]) -> bool:
-        env = {**self.env, name: value}
-        steps = [step for step in pending if step.kind == "primitive" or step.head in ("holds",)]
-        moved = True
-        try:
-            while moved:
-                moved = False
-                for step in list(steps):
-                    if step.kind == "predicate" and self._follows(step, env):
-                        moved = True
-                    if not all(isinstance(arg, Lit) or arg.name in env for arg in step.args):
-                        continue
-                    args = tuple(arg.value if isinstance(arg, Lit) else env[arg.name] for arg in step.args)
-                    steps.remove(step)
-                    moved = True
-                    if step.kind == "predicate":
-                        if args[0] in VALUES and not holds(self.world, args):
-                            return True
-                        continue
-                    result = compute(step.head, args, self.world.build)
-                    if isinstance(step.out, Var) and step.out.name not in env:
-                        env[step.out.name] = result
-                    elif step.out is not None:
-                        old = step.out.value if isinstance(step.out, Lit) else env[step.out.name]
-                        if isinstance(old, int) and old != result:
-                            return True
-        except (Fails, IllFormed):
-            return True
-        return False
-
-    def _follows(self, step: Step, env: dict[str, Value]) -> bool:
-        """Whether the last argument of a predicate follows from the others, and is now known. Raises Fails."""
-        *args, last = step.args
-        if not isinstance(last, Var) or last.name in env or str(args[0]) not in _QUOTED:
-            return False
-        if not all(isinstance(arg, Lit) or arg.name in env for arg in args):
-            return False
-        name, *values = (arg.value if isinstance(arg, Lit) else env[arg.name] for arg in args)
-        found = value_of(self.world, str(name), tuple(values))
-        if found is None:
-            raise Fails("it has no value there")
-        env[last.name] = found
-        return True
+        return found
 
     def stretched(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         """A shape with the extents that are fixed, if its points are only counted."""
@@ -264,7 +259,7 @@ class Attempt(Scope, Bindings):
 
     def _taken(self, step: Step) -> bool:
         """Whether a step is done with."""
-        if not all(map(self.bound, step.args)):
+        if not self.env.keys() >= step.needs:
             if step.kind == "term" and step.out is not None and self.bound(step.out):
                 return self._destructured(step)
             if step.kind == "predicate" and all(map(self.bound, step.args[:-1])):
@@ -276,7 +271,7 @@ class Attempt(Scope, Bindings):
                 if found is not None:
                     self.bind(step.args[-1], found)
                     return True
-            return False
+            return step.kind == "relation" and self._only_row(step)
         args = tuple(map(self.get, step.args))
         match step.kind:
             case "term":
@@ -302,6 +297,20 @@ class Attempt(Scope, Bindings):
                         raise Reject
                 elif not holds(self.world, args):
                     raise Reject
+        return True
+
+    def _only_row(self, step: Step) -> bool:
+        """Whether one row alone of a table fits what is known, and has been taken."""
+        if self.invents(step.head) or not any(map(self.bound, step.args)):
+            return False
+        rows = [row for row in self.schema.facts[step.head] if self._fits(step, row)]
+        if not rows:
+            raise Reject
+        if len(rows) > 1:
+            return False
+        for arg, value in zip(step.args, rows[0], strict=True):
+            self.bind(arg, value)
+        self._row(step.head, rows[0])
         return True
 
     def _row(self, table: str, args: tuple[Value, ...]) -> None:
@@ -411,13 +420,3 @@ class Attempt(Scope, Bindings):
         step, position = use
         rows = self.schema.facts[step.head] if step.kind == "relation" else ()
         return step.kind != "relation" or any(row[position] == name and self._fits(step, row) for row in rows)
-
-    def role(self, name: str) -> str:
-        """Which factor of a contraction an expression is, if any."""
-        for step in self.case.steps:
-            if step.kind == "predicate" and step.args[0] == Lit("roles"):
-                for side, arg in (("left", step.args[1]), ("right", step.args[2])):
-                    made = self.case.produced.get(arg.name, ()) if isinstance(arg, Var) else ()
-                    if made and made[0].args[0] == Var(name):
-                        return side
-        return ""

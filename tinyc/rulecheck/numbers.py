@@ -140,6 +140,16 @@ def _about(*options: int) -> Callable[[Attempt, Step], int]:
     return choose
 
 
+def _side(attempt: Attempt, step: Step) -> int:
+    """Of a product: any, or as many points as a tile has or more."""
+    return attempt.rng.choice(_SIDES[3:] if attempt.number % 2 else _SIDES)
+
+
+def _batch(attempt: Attempt, step: Step) -> int:
+    """Of products: few or many for a machine."""
+    return attempt.rng.choice((1, 1, 2, 3, 5) if attempt.number % 4 < 2 else _SIDES)
+
+
 def _any_length(attempt: Attempt, step: Step) -> int:
     """As :func:`_about`, or any: what is left over when it is cut in equal parts hangs on all its digits."""
     rng, kind = attempt.rng, attempt.rng.random()
@@ -177,6 +187,7 @@ def _long(attempt: Attempt) -> int:
     )
 
 
+_SIDES = (1, 3, 17, 64, 100, 128, 512, 1000, 4096)
 _LENGTHS = _about(1, 4, 16, 24, 32, 64, 96, 100, 144, 192, 240, 256, 512, 1000, 1024, 4096)
 _SCALES = (*(to_bits(each, DType.FP32) for each in (1.0, 2.0, 0.5, 3.0)), 1, INFINITY - 1)
 
@@ -225,7 +236,8 @@ _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
     ("RoundedStream", 4): lambda attempt, step: attempt.rng.choice(_SCALES),
     ("Unravel", 3): _upto(1),
     ("Out", 0): _choice(0, 1),
-    **{("Product", k): _choice(1, 3, 17, 64, 100, 128, 512, 1000, 4096, 4096) for k in (1, 2, 3, 7)},
+    ("Product", 1): _batch, ("Product", 7): _choice(*_SIDES),
+    **{("Product", k): _side for k in (2, 3)},
     ("Product", 4): _choice(1, 17, 64, 100, 128, 200, 256, 300, 512, 1000, 4096),
     ("Product", 5): _choice(0, 1, 1, 2, 2, 4), ("Product", 6): _choice(0, 1, 1, 2, 2, 4),
     ("Packed", 0): _choice(1, 1, 1, 2, 3, 7, 64),

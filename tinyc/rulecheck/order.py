@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .generate import PREREQUISITES
+from .choose import listing_of
 from .parse import Lit, Schema, Var
+from .prerequisites import PREREQUISITES
 from .steps import Arg, Case
 
 _SORTS = {
@@ -34,9 +35,9 @@ class Place:
 
 def next_of(schema: Schema, case: Case, names: Sequence[str], bound: Mapping[str, object]) -> str:
     """What nothing else gives, whose neighbours are there, containers before numbers."""
-    if not case.memo:
-        case.memo.update({name: _place(schema, case, name) for name in case.sorts})
-    places: dict[str, Place] = case.memo
+    if "places" not in case.memo:
+        case.memo["places"] = {name: _place(schema, case, name) for name in case.sorts}
+    places: dict[str, Place] = case.memo["places"]
 
     def rank(name: str) -> tuple[tuple[int, ...], bool, int]:
         place = places[name]
@@ -48,12 +49,13 @@ def next_of(schema: Schema, case: Case, names: Sequence[str], bound: Mapping[str
 def _place(schema: Schema, case: Case, name: str) -> Place:
     needs: set[Arg] = set()
     for step, position in case.uses.get(name, ()):
-        if step.kind == "predicate" and step.args[0] == Lit("pack") and position > 4:
-            needs.update(step.args[1:5])
-        if step.kind == "predicate" and step.args[0] == Lit("halved") and position == 2:
-            needs.add(step.args[1])
-        if step.kind == "predicate" and step.args[0] == Lit("parts-of") and position > 3:
-            needs.update(step.args[1:4])
+        listing = listing_of(step)
+        if listing is not None and position > listing.given:
+            needs.update(step.args[1 : 1 + listing.given])
+        if step.head == "free" and isinstance(step.out, Var) and len(case.produced[step.out.name]) > 1:
+            needs.add(step.out)  # the axes of another
+        if step.kind == "relation":  # a row that begins with what is known by then
+            needs.update(arg for arg in step.args if isinstance(arg, Var) and arg.name in case.produced)
         if step.head == "%" and position == 0 and step.out == Lit(0):  # a multiple of what is known by then
             other = step.args[1]
             needs.update([other] if isinstance(other, Var) and other.name in case.produced else [])

@@ -56,7 +56,21 @@ from .schedules import (
     widest_line,
 )
 from .term import Term, Value, show, walk
-from .tiling import block, even, halved, paired, part, thick, thin, whole
+from .tiling import (
+    KINDS,
+    block,
+    cut_tile,
+    deep,
+    even,
+    halved,
+    paired,
+    part,
+    sides,
+    thick,
+    thin,
+    unit_for,
+    whole,
+)
 from .tiling import parts_of as parts_of_tile
 from .world import World, number_of
 
@@ -197,14 +211,17 @@ PREDICATES: Mapping[str, Callable[..., bool]] = {
     "asked-fit": asked_fit,
     "asked-core": asked_core,
     "tile": tile,
-    "halved": halved,
     "block": block,
+    "cut-tile": cut_tile,
+    "halved": halved,
+    "sides": sides,
     "part": part,
     "thin": thin,
     "thick": thick,
     "paired": paired,
     "even": even,
     "whole": whole,
+    "deep": deep,
     "parts-of": parts_of_tile,
     "tail": tail,
     "loadable": loadable,
@@ -258,7 +275,7 @@ PREDICATES: Mapping[str, Callable[..., bool]] = {
 
 
 CHOICES: Mapping[str, tuple[Value, ...]] = {
-    "kind": ("matmul", "conv", "matmul-tf32", "conv-tf32"),
+    "kind": KINDS,
     "along": ("n", "m", "b"),
     "bytes": (2, 4, 1),
     "power-of-two": (1, 2, 4, 8, 16),
@@ -277,9 +294,32 @@ VALUES: Mapping[str, Callable[..., Value]] = {
     "fit": fit,
     "core": core_of,
     "limit": lambda world, name: limits_of(world.context).get(name),
+    "unit": lambda world, problem: None if (unit := unit_for(world, problem)) is None else unit.name,
     "itemsize": lambda world, d: DType(d).itemsize if d in DTYPES else None,
 }
 """``(holds "name" x … v)``: v is this value of the others; where there is a predicate as well, one of those that it allows."""
+
+
+PLAIN = frozenset(
+    [
+        "block",
+        "cut-tile",
+        "deep",
+        "even",
+        "final",
+        "halved",
+        "pack",
+        "paired",
+        "part",
+        "parts-of",
+        "sides",
+        "starved",
+        "thick",
+        "thin",
+        "whole",
+    ]
+)
+"""Predicates of numbers and of a problem alone, that an instance is not told by."""
 
 
 def holds(world: World, args: tuple[Value, ...]) -> bool:

@@ -13,6 +13,9 @@ from .term import Term, Value, show
 
 LIMIT = 1 << 63
 
+ORDERS = ("<", "<=", ">", ">=")
+"""Of numbers."""
+
 LONGEST = 1 << 12
 """Elements of a vector; a longer one is no index and no shape."""
 

@@ -22,6 +22,9 @@ from .term import Term, Value, walk
 if TYPE_CHECKING:
     from .world import World
 
+Block = tuple[int, int, int]
+Row = tuple[Value, ...]
+
 
 def contraction(world: World, a: Term, b: Term, summed: Value, batch: Value, m: Value, n: Value) -> bool:
     """A contraction of the instance: problems are those of one."""
@@ -246,14 +249,10 @@ def points_of(axes: Value) -> int:
 # ---- the blocks of a CPU ----------------------------------------------------------------------------------------------
 
 
-Block = tuple[int, int, int]
-Row = tuple[Value, ...]
-
-
-def packs(world: World, outer: int, m: int, n: int, k: int) -> list[Block]:
-    """Blocks of a packed product: equal parts of it within each shape, in whole registers, and while fewer than eight of them
-    are large, their longer side halved."""
-    shapes = tuple(rows_of(world, "tile-shape"))
+def packs(world: World, outer: int, m: int, n: int, k: int, some: Sequence[Row] = ()) -> list[Block]:
+    """Blocks of a packed product: equal parts of it within each shape, of some or all, in whole registers, and while fewer than
+    eight of them are large, their longer side halved."""
+    shapes = tuple(some or rows_of(world, "tile-shape"))
     key, cache = ("packs", outer, m, n, k, shapes), world.schema.cache
     if world.context.machine != "cpu" or min(outer, m, n, k) <= 0:
         return []

@@ -35,6 +35,7 @@ VALUES = frozenset(
         "cut",
         "fit",
         "core",
+        "unit",
     ]
 )
 """Predicates whose last argument is a value, or one of some values, of the others (:mod:`tinyc.rulecheck.predicates`)."""
@@ -54,6 +55,11 @@ class Step:
     head: str
     args: tuple[Arg, ...]
     out: Arg | None = None
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """The variables among its arguments."""
+        return frozenset(arg.name for arg in self.args if isinstance(arg, Var))
 
     def words(self) -> str:
         text = f"({' '.join([self.head, *map(str, self.args)])})"
@@ -87,7 +93,7 @@ _EXTENTS = frozenset(
 @dataclass(frozen=True)
 class Case:
     """Steps to satisfy, the sort of each variable, what the rule's own variables are (equal ones are one), and the rules
-    that were unfolded. ``memo``: what :mod:`tinyc.rulecheck.order` knows of each variable."""
+    that were unfolded. ``memo``: what others know of it."""
 
     steps: tuple[Step, ...]
     sorts: Mapping[str, str]
@@ -163,12 +169,6 @@ class Case:
             if step.head == "vec-of":
                 found.add(len(step.args))
         return tuple(sorted(each for each in found if 3 < each <= MOST_AXES))
-
-    @cached_property
-    def machine(self) -> str:
-        """The one machine that it is about, "" where there may be others."""
-        named = (step.args[1] for step in self.steps if step.args[:1] == (Lit("machine"),))
-        return next((str(arg.value) for arg in named if isinstance(arg, Lit)), "")
 
     @cached_property
     def starved(self) -> bool:
