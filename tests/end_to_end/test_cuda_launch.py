@@ -98,7 +98,7 @@ def test_kernels_hand_on_what_they_made(gpu: FakeDriver) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "capability", "size"), [("sm80", (8, 0), 256), ("sm90", (9, 0), 64)], ids=["sm80", "sm90"]
+    ("target", "capability", "size"), [("sm80", (8, 0), 256), ("sm90", (9, 0), 128)], ids=["sm80", "sm90"]
 )
 def test_a_product_on_tensor_cores_is_launched_with_its_shared_memory(
     target: str, capability: tuple[int, int], size: int, gpu: FakeDriver

@@ -101,7 +101,7 @@ def plain(work: Work, row: Hardware) -> dict[str, float]:
         again += work.point_ops * (s.sum_threads - 1)
         ops = (ops - work.epilogue_ops + again) * s.padding
         fetched += work.row_bytes * (s.row_blocks - 1) + work.block_bytes * (s.blocks - 1)
-        t_epilogue = work.epilogue_ops / (row.ops * occ_c)
+        t_epilogue = quantisation * work.epilogue_ops / (row.ops * occ_c)
         narrow = row.narrow * (limits.access_bytes / s.vector_bytes - 1)
         staged = s.staged_bytes * cache
     t_compute = (matrix_s + other_s) / (occ_c * eff) + ops / (row.ops * occ_c)

@@ -160,9 +160,8 @@ def shared_threads(world: World, n: int, c: int, size: int, points: int, threads
     if size <= 0:
         return False
     widest = min(c & -c, limits_of(world.context)["access"] // size)
-    fitting = [
-        each for (each,) in rows_of(world, "vector-width") if each <= widest and 2 * threads * each <= c
-    ]
+    powers = (1 << number for number in range(widest.bit_length()))
+    fitting = [each for each in powers if each <= widest and 2 * threads * each <= c]
     known = (threads,) in rows_of(world, "sum-threads") and (points * threads,) in rows_of(
         world, "block-threads"
     )
