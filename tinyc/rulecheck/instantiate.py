@@ -8,7 +8,6 @@ evaluates them. An instance that fails one is dropped.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -18,10 +17,11 @@ from .choose import rows_for, satisfying
 from .context import IllFormed, Leaf, Reject
 from .denote import filled_axes
 from .generate import GENERATORS, built
+from .guards import room
 from .machines import SCARCE, less, limits_of, machines_for
 from .order import next_of
 from .parse import Lit, Schema, Var
-from .predicates import PLAIN, VALUES, holds, value_of
+from .predicates import holds, value_of
 from .primitives import ORDERS, Fails, compute
 from .requests import tails
 from .scope import Scope, factors
@@ -30,9 +30,6 @@ from .steps import Arg, Case, Step
 from .term import Term, Value, is_axis, lit, plain
 from .types import NoTypes, Types
 from .world import World, known, wrong_fact
-
-_QUOTED = ('"cut"', '"fit"', '"limit"', '"unit"')
-"""Values that are cheap, and that guards are about."""
 
 
 class Attempt(Scope, Bindings):
@@ -208,7 +205,11 @@ class Attempt(Scope, Bindings):
         self.rng.shuffle(rows)
         guards = [step for step in pending if step.kind == "primitive" and step.head in ORDERS]
         close = self.rng.choice(guards) if guards and self.rng.random() < 0.5 else None
-        rooms = ((room, row) for row in rows if (room := self._room(row, pending, close)) is not None)
+        rooms = (
+            (left, row)
+            for row in rows
+            if (left := room(self.world, {**self.env, **row}, pending, close)) is not None
+        )
         found = min(rooms, key=lambda each: each[0], default=None) if close else next(rooms, None)
         if found is None:
             raise Reject
@@ -223,65 +224,13 @@ class Attempt(Scope, Bindings):
         borders = self.case.borders if self.number % 2 and self.case.sorts[name] == "i64" else ()
         found = self._generated(name)
         for draw in range(DRAWS):
-            if self._room({name: found}, pending) is not None:
+            if room(self.world, {**self.env, name: found}, pending) is not None:
                 break
             if borders and draw % 3 == 2:  # the generators know only of small numbers
                 found = self.rng.choice(borders) + self.rng.choice((0, 0, 1, -1))
             else:
                 found = self._generated(name)
         return found
-
-    def _room(
-        self, more: Mapping[str, Value], pending: list[Step], close: Step | None = None
-    ) -> float | None:
-        """By how much a number may be another at one of the guards, for what is chosen so far and some values more; None where some
-        guard is false of them."""
-        env: dict[str, Value] = {**self.env, **more}
-        room = math.inf
-        steps = [step for step in pending if step.kind == "primitive" or step.head in ("holds",)]
-        moved = True
-        try:
-            while moved:
-                moved = False
-                for step in list(steps):
-                    if step.kind == "predicate" and self._follows(step, env):
-                        moved = True
-                    if not env.keys() >= step.needs:
-                        continue
-                    args = tuple(arg.value if isinstance(arg, Lit) else env[arg.name] for arg in step.args)
-                    steps.remove(step)
-                    moved = True
-                    if step.kind == "predicate":
-                        if (args[0] in VALUES or args[0] in PLAIN) and not holds(self.world, args):
-                            return None
-                        continue
-                    result = compute(step.head, args, self.world.build)
-                    if isinstance(step.out, Var) and step.out.name not in env:
-                        env[step.out.name] = result
-                    elif step.out is not None:
-                        old = step.out.value if isinstance(step.out, Lit) else env[step.out.name]
-                        if isinstance(old, int) and old != result:
-                            return None
-                    elif step == close:
-                        low, high = map(int, args)
-                        room = abs(low - high)
-        except (Fails, IllFormed):
-            return None
-        return room
-
-    def _follows(self, step: Step, env: dict[str, Value]) -> bool:
-        """Whether the last argument of a predicate follows from the others, and is now known. Raises Fails."""
-        *args, last = step.args
-        if not isinstance(last, Var) or last.name in env or str(args[0]) not in _QUOTED:
-            return False
-        if not all(isinstance(arg, Lit) or arg.name in env for arg in args):
-            return False
-        name, *values = (arg.value if isinstance(arg, Lit) else env[arg.name] for arg in args)
-        found = value_of(self.world, str(name), tuple(values))
-        if found is None:
-            raise Fails("it has no value there")
-        env[last.name] = found
-        return True
 
     def stretched(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         """A shape with the extents that are fixed, if its points are only counted."""

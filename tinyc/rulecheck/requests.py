@@ -147,7 +147,7 @@ def problem(world: World, term: Term) -> bool:
             made = _products if term.head == "Product" else _packed
             found = [each for row in told for each in made(world, *row)]
         case "Walk":
-            found = list(_walks(world))
+            found = list(_walks(world, term.args[3]))
         case "Row":
             fills = [each for each in world.built if each.head == "Fill" and each.args[1]]
             found = [(_row(each.args[1]), DType(each.args[0]).itemsize) for each in fills]
@@ -166,8 +166,9 @@ def streamed(world: World, bound: Value, score: Term, weight: Term) -> bool:
     return not world.context.complete or (bound, score, weight) in told
 
 
-def _walks(world: World) -> Iterator[tuple[Value, ...]]:
-    """Rows, columns, depth, width and bytes of an element: a Stream beside a contraction of which one side is walked."""
+def _walks(world: World, said: int) -> Iterator[tuple[Value, ...]]:
+    """Rows, columns, depth, width and bytes of an element: a Stream beside a contraction of which one side is walked. ``said``: the
+    width, which is any where facts are loose, since weights may then be known to depend on more axes than are spelled in them."""
     facts = world.facts
     for bound, score, weight in world.context.noted("streamed"):
         walked = facts.axes_of(bound)
@@ -178,6 +179,7 @@ def _walks(world: World) -> Iterator[tuple[Value, ...]]:
             for count in range(len(wide) + 1)
             for part in itertools.combinations(wide, count)
         }
+        widths |= {said} if world.context.loose else set()
         for _, _, summed, _, m, n in world.context.noted("contraction"):
             for size, _ in world.context.noted("loads", weight):
                 for rows, columns in ((m, n), (n, m)):
