@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from end_checks import arrays_of, integer_inputs, normal_inputs, traced
 
 import tinyc
 from tinyc import functions as tc
+from tinyc.extract.cost.hardware import Hardware, hardware
+from tinyc.extract.cost.model import Work
 from tinyc.ir.tiny import Program
 
 Tensor = Any
@@ -110,6 +112,39 @@ def test_a_convolution(name: str) -> None:
 @pytest.mark.parametrize("name", CONVS)
 def test_every_convolution(name: str, in_tiles: bool) -> None:
     check(CONVS[name], in_tiles and CONVS[name].in_tiles, every=True)
+
+
+CUT = {
+    "3x3": (Conv((1, 256, 5, 5), (32, 256, 3, 3), pad=1), 4),
+    "stride 2": (Conv((1, 128, 9, 7), (24, 128, 3, 3), "bf16", stride=2, pad=1), 2),
+    "1-d": (Conv((1, 256, 17), (16, 256, 9)), 4),
+    "fp32": (Conv((1, 128, 5, 6), (16, 128, 3, 3), "fp32", pad=1), 2),
+    "deep": (Conv((1, 512, 3, 3), (16, 512, 3, 3), pad=1), 8),
+    "grouped": (Conv((2, 512, 4, 4), (16, 256, 3, 3), pad=1, groups=2), 4),
+}
+"""Of few results and many channels, each with the parts in which its sum is cut where launches cost nothing."""
+
+
+@dataclass(frozen=True)
+class Launched(OnMatrixUnits):
+    """Kernels that are launched at no cost: a sum that leaves most of a machine idle is cut, however short it is."""
+
+    hardware: Hardware = field(default_factory=lambda: replace(hardware("sm80"), launch=0.0))
+
+    def kernel(self, work: Work) -> float:
+        return super().kernel(work) - 1.0
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_a_convolution_whose_sum_is_cut(name: str) -> None:
+    """Its channels are, and not its window. Where the channels alone had to be long enough, none of these was."""
+    case, parts = CUT[name]
+    compiled = tinyc.optimize_and_compile(case.program(), "sm80", cost_model=Launched())
+    (partial,) = tiled(compiled)
+    assert len(compiled.kernels) == 2 and partial.region.iters[0].size == parts
+    program = compiled.program
+    largest = 1 if case.dtype == "bf16" else 3
+    check_emulated(compiled, [normal_inputs(program)], [integer_inputs(program, largest)])
 
 
 def test_what_is_no_number_stays_in_its_windows() -> None:

@@ -336,6 +336,18 @@ def convolution(
     return tinyc.trace(fn, tinyc.spec(dtype, (batch, channels, size, size)), tinyc.spec(dtype, weights))
 
 
+FEW = {(1, 512, 512, 7): True, (8, 512, 512, 7): True, (1, 128, 128, 28): True, (8, 64, 128, 56): False}
+"""Convolutions of 3 x 3, and whether their tiles are too few for a machine."""
+
+
+@pytest.mark.parametrize("target", ["sm80", "sm90"])
+@pytest.mark.parametrize("shape", FEW, ids=str)
+def test_the_sum_of_a_convolution_of_few_tiles_is_cut(shape: Shape, target: str) -> None:
+    """All that it sums counts, 4,608 products of 512 channels: those alone were too few to be cut."""
+    taken, left_out = costs(convolution(*shape), target, "splitk")
+    assert taken < 0.92 * left_out if FEW[shape] else taken == left_out
+
+
 def patches(region: Region) -> bool:
     """A kernel that only moves values."""
     return all(isinstance(let.value, Read | Cast | Const | Select | Within) for let in region.lets)

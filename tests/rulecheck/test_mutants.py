@@ -88,7 +88,7 @@ def test_mutants_of_some_rules_are_caught(rule: str) -> None:
 @pytest.mark.parametrize(
     "id_",
     [
-        "splitk/parts operation 9",  # fewer products than a part's tiles are deep
+        "splitk/parts operation 12",  # fewer products than a part's tiles are deep
         "splitk/parts dropped (= 0 (% k p))",  # a long axis that no part divides
         "splitk/stages-filled-up off-by-one 1",  # few results, at an axis of a reduction
         "layout/windows-view off-by-one 1",

@@ -295,10 +295,12 @@ def _first(world: World, n: int, x: Term) -> int:
 
 
 def _tiled(world: World, n: int, x: Term, parts: int) -> bool:
-    """A sum of few tiles, of which each part is four deep."""
-    most = limits_of(world.context)["multiprocessors"]
-    return (parts,) in world.rows("split-parts") and any(
-        parts * count <= most and max(4, parts) * 4 * max(SHALLOW, depth) <= _first(world, n, x)
+    """A sum of few tiles, of which each part is four deep, and as long as one along the first of its axes."""
+    shape, most = world.facts._of(x), limits_of(world.context)["multiprocessors"]
+    points = math.prod(shape[len(shape) - n :])
+    long = (parts,) in world.rows("split-parts") and SHALLOW * parts <= _first(world, n, x)
+    return long and any(
+        parts * count <= most and max(4, parts) * 4 * max(SHALLOW, depth) <= points
         for count, depth in world.context.noted("tiles")
     )
 
