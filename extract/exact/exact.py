@@ -49,7 +49,7 @@ LARGE = 500
 TOGETHER = 300
 """Options of a part that is put together of others, at most."""
 
-FIRST = 1 / 2
+FIRST = 3 / 8
 """The share of an effort that goes into a search that knows fewer buffers, where that is done (``derived.py``)."""
 
 LAUNCHED = 2 / 3
