@@ -101,8 +101,8 @@ def item_work(
     A contraction is tiled over the kernel's output axes, or over those and the axes of a scan ("scanned"); of "rows" it is
     there at other places of the row. Of a stream's two products the second is tiled as well, unless a reduction encloses it or
     its scores are "walked" as they are.
-    ``score``: what a score takes in a walk, by its weight. ``schedule``: how a tiled contraction runs. Of a Read, ``moved``: bytes of its buffer; ``gathered``: elements that the
-    tiles of a contraction load by it, one by one.
+    ``score``: what a score takes in a walk, by its weight. ``schedule``: how a tiled contraction runs. Of a Read, ``moved``:
+    bytes of its buffer; ``gathered``: elements that the tiles of a contraction load by it, one by one.
     """
     if item.head == "Contract":
         axes, free = bound_axes(item), view.free[cls]

@@ -101,9 +101,8 @@ def extract_program(
     problem = _problem(program, view, model)
     best = _begun(program, problem, wrong) if effort and problem.size > LONG else None
     proved = None if best is None else _proved(program, view, best, effort, wrong, finished, hasty=True)
-    if proved is None or (
-        proved[3].gap > CLOSE and proved[0].seconds == proved[3].start
-    ):  # or nothing better was found
+    in_vain = proved is not None and proved[0].seconds == proved[3].start and proved[3].gap > CLOSE
+    if proved is None or in_vain:
         best = _cheapest(program, problem, wrong)
         if best is None:
             return Found(None, {}, malformed, None)

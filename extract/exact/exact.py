@@ -190,7 +190,8 @@ def _lost(answers: Sequence[Answer], states: Sequence[Levels]) -> list[float]:
     for number, (answer, before, after) in enumerate(zip(answers, ends[:-1], states, strict=True)):
         slack, solved = float("inf"), answer.solved
         if solved is not None:
-            slack = solved.cost - solved.bounds.least((before, after))
+            least = solved.bounds.least((before, after))
+            slack = solved.cost - (least if least < float("inf") else 0.0)
             slack = slack if slack > TOLERANCE * solved.cost else 0.0
         if any(before) or not any(after):
             lost[number] += slack / (2 if any(after) else 1)

@@ -98,9 +98,8 @@ class _Program:
         self.same = holding_the_same(problem)
         self.groups: dict[str, Beneath] = {}  # of what is made by the parts so far
         self.seen: set[Key] = set()  # the values of these parts
-        self.fetched: dict[
-            Key, float
-        ] = {}  # bytes of elements that a kernel fetches at least that computes one of them
+        # bytes of elements that a kernel fetches at least that computes one of them
+        self.fetched: dict[Key, float] = {}
         self._readers: dict[str, frozenset[Key] | None] = {}
         self.values: dict[str, list[Key]] = {}  # by what they are, wherever they are needed
         for key in problem.order:

@@ -202,7 +202,7 @@ def test_kernels_of_a_bound_are_kernels_of_the_program(
             if choice is not None:
                 some += 1
                 check_runs(problem, choice)
-    assert paths >= 80 and some >= 8
+    assert paths >= 80 and some >= 12
 
 
 def test_every_way_to_have_a_value_is_there_at_some_level(divided: tuple[Problem, list[Part]]) -> None:
