@@ -159,12 +159,13 @@ def answered(
     further: bool = False,
     merges: bool = False,
 ) -> list[Answer]:
-    """The solutions of parts; of those that are equal, one is solved. Those of which there are most come first: where the effort
-    does not reach for all, it is for most of the program."""
+    """The solutions of parts; of those that are equal, one is solved. Those that are most of the program come first: where the
+    effort does not reach for all, it does for these."""
     forms = [canonical(hosts.problem, part) for part in division]
     names = [(loosely, further, merges, *form) for form, _, _ in forms]
     count = Counter(names)
-    for number in sorted(range(len(forms)), key=lambda number: -count[names[number]]):
+    shares = [count[name] * len(part.options) for name, part in zip(names, division, strict=True)]
+    for number in sorted(range(len(forms)), key=lambda number: -shares[number]):
         name, (_, keys, buffers) = names[number], forms[number]
         if known.get(name) is None and not meter.limit:
             known[name] = _solved(hosts, division[number], keys, buffers, meter, loosely, merges)
@@ -186,7 +187,9 @@ def _solved(
     """The part's cheapest kernels; None where too little is left to look for them."""
     weighed: tuple[dict[str, Columns], dict[str, float]] | None = None
     ways = (None, *MERGINGS) if merges else (None,)
-    for tried in range(meter.merging.get(len(part.buffers), 0), len(ways)):
+    # what is merged gives no kernels: where some parts are, the others need none either
+    first = max(meter.merging.get(len(part.buffers), 0), int(any(meter.merging.values())))
+    for tried in range(first, len(ways)):
         scope = Scope(hosts.problem, part, loosely, hosts, ways[tried])
         whole = WHOLE if tried < len(ways) - 1 else float("inf")
         weighed = _weighed(scope, meter, whole)
