@@ -116,13 +116,27 @@ class _Comparison:
                 assert op[1:] == wanted_op
                 self.same(body, operand, inner(scope, axes, bound))
             case "Stream", (Term() as axes, Term() as s, Term() as w, int(bits)), Stream(
-                bound, score, weight, scale
+                bound, score, weight, scale, None
             ):
-                assert self.lets[scale].value == Const(bits)
-                for part, operand in ((s, score), (w, weight)):
-                    self.same(part, operand, inner(scope, axes, bound))
+                self.streamed((s, score), (w, weight), (bits, scale), inner(scope, axes, bound))
+            case "RoundedStream", (str(to), Term() as axes, Term() as s, Term() as w, int(bits)), Stream(
+                bound, score, weight, scale, DType() as rounded
+            ):
+                assert DType(to[1:]) is rounded
+                self.streamed((s, score), (w, weight), (bits, scale), inner(scope, axes, bound))
             case _:
                 raise AssertionError(f"{term.op} is not {let.value}")
+
+    def streamed(
+        self,
+        scores: tuple[Term, str],
+        weights: tuple[Term, str],
+        scale: tuple[int, str],
+        scope: Mapping[str, str],
+    ) -> None:
+        assert self.lets[scale[1]].value == Const(scale[0])
+        self.same(*scores, scope)
+        self.same(*weights, scope)
 
     def buffer(self, buffer: Term, name: str) -> bool:
         if buffer.op == "Arg":

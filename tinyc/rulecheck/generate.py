@@ -14,7 +14,7 @@ from .prerequisites import PREREQUISITES
 from .shapes import SHAPES, integers, shape_of_number
 from .steps import Step
 from .term import Term, Value, axis, lit, plain
-from .wanted import shape_wanted
+from .wanted import merged, shape_wanted
 
 if TYPE_CHECKING:
     from .instantiate import Attempt
@@ -32,7 +32,12 @@ def _tensor(attempt: Attempt, name: str, uses: Uses) -> Term:
     known_ = shape_wanted(attempt, name) if alike or rng.random() < 0.8 else None
     if alike and rng.random() < 0.12 and all(_of_more(attempt, step, name) for step in alike):
         return _constant(attempt, "Imm", dtype)
-    shape = known_ if known_ is not None else attempt.stretched(name, shape_of_number(attempt))
+    if known_ is None:
+        known_ = shape_of_number(attempt)
+        if any((step.head, position) == ("Reshape", 0) for step, position in uses) and rng.random() < 0.3:
+            known_ = merged(attempt, known_)
+        known_ = attempt.stretched(name, known_)
+    shape = known_
     term = Term("?Tensor", (name,))
     context.leaves[term] = Leaf(
         name, dtype, shape, taps=rng.choice((0, 1, 2, 5, 20, 32, 33)), solid=rng.random() < 0.6

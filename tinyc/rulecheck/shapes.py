@@ -10,7 +10,7 @@ from .buffers import WIDEST
 from .context import Reject
 from .numbers import Uses
 from .prerequisites import PREREQUISITES
-from .wanted import result_wanted
+from .wanted import result_wanted, shape_viewed
 
 if TYPE_CHECKING:
     from .instantiate import Attempt
@@ -115,6 +115,8 @@ def _shape(attempt: Attempt, uses: Uses) -> tuple[int, ...]:
                     return facts._of(attempt.get(step.args[0]))
                 case "Ravel", 1:
                     return tuple(facts.high(each) + 1 for each in attempt.get(step.args[0]))
+                case "View", 1 if attempt.bound(step.args[2]):
+                    return shape_viewed(attempt, attempt.get(step.args[2]))
                 case "View", 1:
                     points = math.prod(facts._of(attempt.get(step.args[0])))
                     if rng.random() < 0.2 and (

@@ -112,6 +112,16 @@ class Case:
         return {name: tuple(each) for name, each in found.items()}
 
     @cached_property
+    def maps(self) -> frozenset[Var]:
+        """Indices of views that the rule spells."""
+        read = {step.args[2] for step in self.steps if step.kind == "term" and step.head == "View"}
+        return frozenset(
+            each.out
+            for each in self.steps
+            if isinstance(each.out, Var) and each.out in read and each.head not in ("View", "vec-get")
+        )
+
+    @cached_property
     def borders(self) -> tuple[int, ...]:
         """The numbers with which guards compare."""
         return tuple(
@@ -147,7 +157,7 @@ class Case:
                     if isinstance(each, Lit) and isinstance(each.value, int)
                 }
                 known |= {step.out.name} if isinstance(step.out, Var) else set()
-        sizes = {abs(each) for each in told if abs(each) > 3}
+        sizes = {abs(each) for each in told if abs(each) >= 3}  # the last of an axis of four is 3
         parts = {
             each // other for each in sizes for other in {abs(each) for each in told} if 1 < other < each
         }

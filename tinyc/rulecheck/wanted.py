@@ -15,6 +15,7 @@ from .steps import Step
 
 if TYPE_CHECKING:
     from .instantiate import Attempt
+    from .term import Term
 
 Shape = tuple[int, ...]
 
@@ -33,6 +34,8 @@ def shape_wanted(attempt: Attempt, name: str, depth: int = DEPTH) -> Shape | Non
                 found = result_wanted(attempt, step, depth)
         elif step.head in ("TUnary", "TCast"):
             found = result_wanted(attempt, step, depth)
+        elif step.head == "View" and position == 0 and attempt.bound(step.args[2]):
+            found = shape_read(attempt, attempt.get(step.args[2]))
         elif step.head in _UNDONE and position == _OPERAND.get(step.head, 0):
             result = result_wanted(attempt, step, depth)
             found = None if result is None else _UNDONE[step.head](attempt, result)
@@ -90,6 +93,28 @@ def _one_axis(change: Callable[[Attempt, int], int]) -> Callable[[Attempt, Shape
         return (*shape[:at], size, *shape[at + 1 :]) if size > 0 else None
 
     return before
+
+
+def shape_read(attempt: Attempt, vector: tuple[Term, ...]) -> Shape:
+    """A shape that a view's index stays within, by no more than one point: where the rule spells the index, as windows of a
+    convolution are, an operand at random hardly fits."""
+    facts = attempt.world.facts
+    return tuple(max(1, facts.high(each) + 1 + attempt.rng.choice((0, 0, 1))) for each in vector)
+
+
+def shape_viewed(attempt: Attempt, vector: tuple[Term, ...]) -> Shape:
+    """A shape with the axes of a view's index, and now and then one that it does not name."""
+    extents = {each.args[0]: each.args[1] for each in attempt.world.facts.axes_of(vector)}
+    rank = max(extents, default=-1) + 1 + attempt.rng.choice((0, 0, 0, 1))
+    return tuple(extents.get(at) or attempt.rng.choice((1, 1, 2)) for at in range(rank))
+
+
+def merged(attempt: Attempt, shape: Shape) -> Shape:
+    """Some axes of a shape as one, which a reshape then takes apart: of a prime extent there is but one way to."""
+    if len(shape) < 2:
+        shape = attempt.rng.choice(((2, 2), (2, 3), (3, 2), (2, 2, 2)))
+    first, end = sorted(attempt.rng.sample(range(len(shape) + 1), 2))
+    return (*shape[:first], math.prod(shape[first:end]), *shape[end:])
 
 
 def _shuffled(attempt: Attempt, shape: Shape) -> Shape:
