@@ -24,6 +24,10 @@ LONGEST = 28
 """Letters of a label."""
 
 
+MOST_TENS = 307
+"""Of which 10 to its power, either way, is a number still."""
+
+
 @dataclass(frozen=True)
 class Scale:
     """A logarithmic axis: powers of ten from ``low`` to ``high`` lie between ``start`` and ``stop`` pixels."""
@@ -108,7 +112,8 @@ def _scale(values: Sequence[float], start: float, stop: float) -> Scale:
     known = [math.log10(value) for value in values if value > 0 and math.isfinite(value)] or [0.0]
     # a little room, so that no dot lies on the frame
     low, high = math.floor(min(known) - 0.05), math.ceil(max(known) + 0.15)
-    return Scale(low, max(high, low + 1), start, stop)
+    low, high = max(low, -MOST_TENS), min(high, MOST_TENS)
+    return Scale(min(low, high - 1), high, start, stop)
 
 
 def roofline(report: ExtractionReport) -> Html:

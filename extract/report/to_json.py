@@ -55,6 +55,9 @@ def from_json(document: object) -> ExtractionReport:
     made = ("version", "decisions", "rules", "usage")
     given = {key: value for key, value in document.items() if key not in made}
     decisions = _read(tuple[Decision, ...], document.get("decisions", []), "report.decisions")
+    for number, each in enumerate(decisions):
+        if each.lost_by and each.lost_by not in each.terms_s:
+            raise _bad(f"report.decisions[{number}].lost_by", f"{show(each.lost_by)} is none of its terms_s")
     rules = _read(tuple[RuleReport, ...], document.get("rules", []), "report.rules")
     usage = _read(tuple[KernelUsage, ...], document.get("usage", []), "report.usage")
     survives = {rule.rule: rule.survives for rule in rules if rule.survives is not None}
@@ -114,10 +117,12 @@ def _scalar(wanted: Any, value: object, path: str) -> Any:
     if not right or isinstance(value, bool) is not (wanted is bool):
         names = {float: "a number", int: "an integer", str: "a text", bool: "true or false"}
         raise _bad(path, f"{show(value)} stands where {names[wanted]} is expected")
-    try:
-        return float(value) if wanted is float and not isinstance(value, int) else value  # type: ignore[arg-type]
-    except OverflowError:
-        raise _bad(path, f"{show(value)} is too large") from None
+    if isinstance(value, int):  # it stays one, but is shown as a number of a few digits
+        try:
+            float(value)
+        except OverflowError:
+            raise _bad(path, f"{show(value)} is too large") from None
+    return value
 
 
 @cache

@@ -97,9 +97,10 @@ def test_whatever_else_stands_there_is_an_error_that_says_where() -> None:
     data = parsed(a_report())
     refused = 0
     for path in places(data)[1:]:
-        for other in ({"odd": 1}, [[]], "odd", -1, True, None, 10**400):
+        for other in ({"odd": 1}, [[]], {}, "odd", -1, 1e308, 1e-320, True, None, 10**400):
             try:
-                from_json(changed(data, path, other))
+                read = from_json(changed(data, path, other))
+                assert str(read) and read.to_html()
             except TinycError as error:
                 assert error.kind == "MalformedDocument" and error.at["value"].startswith("report")
                 refused += 1
