@@ -22,9 +22,10 @@ WITHIN = -1
 
 
 class Numbered(NamedTuple):
-    """A kernel by numbers, so that it is one of all parts that are equal: the way to fill its buffer, and (value, option) of its
+    """A kernel by numbers, so that it is one of all parts that are equal: its buffer, the way to fill it, and (value, option) of its
     items, or :data:`WITHIN`."""
 
+    buffer: int
     way: int
     items: tuple[tuple[int, int], ...]
 
@@ -57,8 +58,10 @@ def agreed(
     if answer is None:
         return {}, float("inf")
     place = {key: number for number, key in enumerate(keys)}
+    number_of = {name: number for number, name in enumerate(buffers)}
     needed = taken(together, answer.solution)
-    kernels = {name: ways[name][answer.solution[name]] for name in needed if name in ways}
+    filling = (ways[name][answer.solution[name]] for name in needed if name in ways)
+    kernels = {kernel.buffer.cls: kernel for kernel in filling}
     read = {each for kernel in kernels.values() for each in reads(kernel)}
     chosen: dict[int, Numbered] = {}
     for number, name in enumerate(buffers):
@@ -66,17 +69,22 @@ def agreed(
         kernel = kernels.get(filled)
         # a buffer that is filled as another is has kernels of its own
         if kernel is not None and (kernel.buffer.cls == name or name not in kernels):
-            chosen[number] = numbered(problem, name, kernel.way, kernel.items, place)
+            chosen[number] = numbered(problem, number_of, name, kernel.way, kernel.items, place)
     return chosen, answer.cost
 
 
 def numbered(
-    problem: Problem, name: str, way: Way, items: Mapping[Key, Item], place: Mapping[Key, int]
+    problem: Problem,
+    buffers: Mapping[str, int],
+    name: str,
+    way: Way,
+    items: Mapping[Key, Item],
+    place: Mapping[Key, int],
 ) -> Numbered:
     """A kernel that fills ``name``, by numbers. ``place``: those of the values."""
     roots = [each.root for each in problem.view.buffers[name].ways]
     picked = tuple((place[key], _option(problem, key, item)) for key, item in items.items())
-    return Numbered(roots.index(way.root), picked)
+    return Numbered(buffers[name], roots.index(way.root), picked)
 
 
 def _kernel(scope: Scope, name: str, column: Column) -> Kernel | None:
@@ -90,7 +98,7 @@ def _kernel(scope: Scope, name: str, column: Column) -> Kernel | None:
             if read is None:
                 return None
             items[key] = read
-    return priced(problem, problem.view.buffers[name], column.way, items)
+    return priced(problem, problem.view.buffers[column.name], column.way, items)
 
 
 def _read(problem: Problem, part: Part, key: Key) -> Item | None:

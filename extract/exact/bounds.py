@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .dag import Dag, floor
 from .ilp import Exact, Limits, solve
@@ -22,6 +22,7 @@ class _Form:
     least: float
     solved: bool = False
     answer: Exact | None = None
+    near: frozenset[str] | None = None
 
 
 class Bounds:
@@ -69,6 +70,23 @@ class Bounds:
         if form is None or form.answer is None:
             return None
         return self._dag.taken(form.dag, ends[0], form.answer.solution)
+
+    def near(self, ends: Ends, most: float) -> frozenset[str]:
+        """The buffers that are filled in some solution at these ends that costs no more than ``most`` seconds beside the cheapest."""
+        form = self._form.get(ends)
+        if form is None:
+            return frozenset()
+        if form.near is None:
+            enough = self.solve(ends) + most
+            dag = form.dag
+            found = set(dag.classes).intersection(name for name, _ in self.taken(ends) or ())
+            for name in dag.classes.keys() - found:
+                if name in self._dag.found:
+                    answer = solve(replace(dag, roots=(*dag.roots, name)), Limits(max(self._seconds(), 0.1)))
+                    if answer is not None and answer.bound <= enough:
+                        found.add(name)
+            form.near = frozenset(found)
+        return form.near
 
     @property
     def answers(self) -> list[Exact]:

@@ -25,7 +25,7 @@ def chains(
 ) -> dict[str, str]:
     """For each of the buffers ``names`` that is one step behind another of them, that one. What fills the first fills the
     second with less work, and a reader of the first may compute it from the second."""
-    fixed = _fixed(problem, options)
+    fixed = plain_values(problem, options)
     readers: dict[str, list[Key]] = {}
     for key, found in options.items():
         for option in found:
@@ -109,7 +109,7 @@ class _Chain:
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.options = problem, problem.options
-        self.fixed = _fixed(problem, problem.options)
+        self.fixed = plain_values(problem, problem.options)
         self.names = frozenset(name for name, each in problem.view.buffers.items() if each.arg is None)
         self.known: dict[str, str | None] = {}
 
@@ -251,7 +251,7 @@ def _through(options: Mapping[Key, Sequence[Option]], fixed: frozenset[Key], key
     return False
 
 
-def _fixed(problem: Problem, options: Mapping[Key, Sequence[Option]]) -> frozenset[Key]:
+def plain_values(problem: Problem, options: Mapping[Key, Sequence[Option]]) -> frozenset[Key]:
     """Values that are made of constants, indices and inputs alone, in every way."""
     buffers = problem.view.buffers
     found: dict[Key, bool] = {}

@@ -62,10 +62,11 @@ class State(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A kernel that fills a buffer by ``way``. ``reads``: bit set of the buffers that must be filled for it.
+    """A kernel that fills ``name`` by ``way``. ``reads``: bit set of the buffers that must be filled for it.
     ``costs``: what it costs, as :func:`~tinyc.extract.pricing.priced` says of ``label.items()``, for each of the scope's levels.
     Of one that goes on in an earlier part it is what it costs at least beside what is charged there (:func:`within`)."""
 
+    name: str
     way: Way
     label: Label
     reads: int
@@ -94,10 +95,10 @@ def columns(
     search at most, a count and not a time. ``limit``: what it costs at most to fill the buffer where a set of others is
     filled already; a kernel that reads those and costs more is of no use, and no part of the rest."""
     rest = float("inf")
-    candidates: list[tuple[float, Search, Way, Label, Held]] = []
+    candidates: list[tuple[float, Search, Buffer, Way, Label, Held]] = []
     count = 0
-    written = Work(bytes_written=scope.problem.works.bytes(buffer))
-    for way in {way.root: way for way in reversed(buffer.ways)}.values():
+    written = Work(bytes_written=scope.sizes[scope.bits[buffer.cls]])
+    for each, way in scope.ways(buffer.cls):
         root: Key = (way.root, False)
         for case in scope.cases.of(root) if root in scope.position else ():
             # what stands for others may be filled as any of them is
@@ -107,15 +108,15 @@ def columns(
             count += search.count
             rest = min(rest, search.least)
             candidates += (
-                (search.floor(label, held), search, way, label, held) for label, held in search.found
+                (search.floor(label, held), search, each, way, label, held) for label, held in search.found
             )
     found: list[Column] = []
-    for floor, search, way, label, held in sorted(candidates, key=lambda each: each[0]):
+    for floor, search, each, way, label, held in sorted(candidates, key=lambda each: each[0]):
         reads = label.reads & scope.filled
         if not any(other.reads & ~reads == 0 and max(other.costs) <= floor for other in found):
             costs = search.costs(way, label, held)
             if min(costs) < float("inf"):
-                found.append(Column(way, label, reads, costs))
+                found.append(Column(each.cls, way, label, reads, costs))
     return Columns(tuple(undominated(found)), rest if rest < float("inf") else None, count)
 
 
@@ -350,6 +351,8 @@ class Search:
         """What a kernel costs that lies in this part alone."""
         problem = self.scope.problem
         items = label.items()
+        if self.case.name in ("scan", "stream") and self.scope.merges and self.filled in self.scope.standing:
+            return self.floor(label, held)
         if self.case.name in ("scan", "stream"):
             kernel = priced(problem, problem.view.buffers[self.filled], way, items)
             return float("inf") if kernel is None else kernel.seconds

@@ -15,7 +15,7 @@ from ..problem import Option, Problem
 MAX_WIDTH = 1
 """Buffers that cross a cut at most."""
 
-NEAR = 1.5
+NEAR = 3
 """The ratio of two prices that are made one at most."""
 
 
@@ -56,20 +56,27 @@ def cuts(problem: Problem, choice: Choice) -> list[Cut]:
 
 
 def _alike(problem: Problem, found: Sequence[Cut]) -> list[Cut]:
-    """The cuts, with one price for those through buffers of the same shapes that are priced about the same: so equal layers
-    are equal parts, although ``choice`` ends their kernels a little differently at the program's ends."""
+    """The cuts, with one price, the dearest, for those through buffers of the same shapes that are priced about the same: so equal
+    layers are equal parts, although ``choice`` ends their kernels a little differently at the program's ends."""
     buffers = problem.view.buffers
-    kept: list[Cut] = []
+    groups: list[list[Cut]] = []
     for cut in found:
         shapes = [(buffers[name].shape, buffers[name].dtype) for name in cut.names]
-        prices = cut.prices
-        for other in kept:
-            near = all(a <= NEAR * b and b <= NEAR * a for a, b in zip(prices, other.prices, strict=False))
-            if near and shapes == [(buffers[name].shape, buffers[name].dtype) for name in other.names]:
-                prices = other.prices
+        for group in groups:
+            near = all(
+                a <= NEAR * b and b <= NEAR * a for a, b in zip(cut.prices, group[0].prices, strict=False)
+            )
+            if near and shapes == [(buffers[name].shape, buffers[name].dtype) for name in group[0].names]:
+                group.append(cut)
                 break
-        kept.append(replace(cut, prices=prices))
-    return kept
+        else:
+            groups.append([cut])
+    dearest = {
+        cut.names: tuple(map(max, zip(*(each.prices for each in group), strict=True)))
+        for group in groups
+        for cut in group
+    }
+    return [replace(cut, prices=dearest[cut.names]) for cut in found]
 
 
 def _users(problem: Problem, choice: Choice) -> dict[str, list[tuple[int, float]]]:

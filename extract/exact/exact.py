@@ -22,7 +22,6 @@ from ..uncollected import uncollected
 from .bounds import Ends
 from .chains import stored
 from .cuts import Cut, cuts
-from .derived import derived, without
 from .hosts import Hosts
 from .ilp import TOLERANCE
 from .inside import Levels
@@ -40,7 +39,7 @@ SMALL = 300
 APART = 1_000
 """Options of a program whose chains are taken apart, where they leave a gap."""
 
-CLOSE = 0.03
+CLOSE = 0.04
 """A gap of a program in parts with which the search is content."""
 
 LARGE = 500
@@ -49,8 +48,8 @@ LARGE = 500
 TOGETHER = 300
 """Options of a part that is put together of others, at most."""
 
-FIRST = 3 / 8
-"""The share of an effort that goes into a search that knows fewer buffers, where that is done (``derived.py``)."""
+NEAR = 0.5
+"""By how many launches the solution of a part may be dearer than the cheapest whose buffers are looked at in a search for kernels."""
 
 LAUNCHED = 2 / 3
 """The share of a program's time that its launches take from which on its kernels compute again what they could read: it is looked
@@ -58,10 +57,12 @@ at with more levels from the start."""
 
 
 @uncollected()
-def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) -> tuple[Choice, Proof]:
+def exact(
+    problem: Problem, start: Choice, effort: Effort, hasty: bool = False, plain: bool = False
+) -> tuple[Choice, Proof]:
     """The cheapest choice for ``problem`` that is found, never dearer than ``start``, and what is known of it. A small
     program is looked at whole, a large one in parts: where two of them do not agree on what is between them, they are looked
-    at as one.
+    at as one. ``plain``: no more buffers are taken as one than are of a chain (``merged.py``).
 
     Which one it is depends on time only where ``Proof.limit`` is "seconds"."""
     began = time.perf_counter()
@@ -71,24 +72,25 @@ def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) 
     large = problem.size > SMALL
     enough = CLOSE if large else TOLERANCE
     guide = regular(problem, start) if large else start
-    further = large and len(guide.kernels) * problem.model.hardware.launch > LAUNCHED * guide.seconds
+    launched = len(guide.kernels) * problem.model.hardware.launch
+    further = large and launched > LAUNCHED * guide.seconds
     if guide.seconds < best.seconds:
         best = guide
-    if further and (names := derived(problem)):
-        best, _ = exact(without(problem, names), best, effort.part(FIRST), hasty)
-        effort = effort.part(1 - FIRST)
     meter, hosts = Meter(effort), Hosts(problem)
     at, loosely = cuts(problem, guide) if large else [], large
     while True:
         division, at = parts(problem, at, loosely, further, tables)
         if hasty and any(len(part.options) > LARGE for part in division):
             return start, unproven(problem, start)
-        answers = answered(hosts, division, known, meter, loosely, further)
+        answers = answered(hosts, division, known, meter, loosely, further, large and not plain)
         least, states = _path(answers)
         bound = max(bound, least)
         found = [each.solved for each in answers if each.solved is not None]
         limit = meter.limit or next((answer.limit for answer in found if answer.limit), "")
         paths = (states, _path(answers, apart=True)[1]) if large else ()
+        if any(each.merged for each in found) and bound < best.seconds * (1 - enough):
+            others = _unused(problem, answers, paths, best)
+            best, _ = exact(without(problem, others), best, meter.left, hasty, plain=True)
         for held in _choices(problem, answers, paths, loosely):
             choice = assembled(problem, {kernel.buffer.cls: kernel for kernel in best.kernels} | held)
             if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
@@ -172,6 +174,30 @@ def _choices(
                 more = each.solved.picked(problem, each.keys, each.buffers, (before, after))
                 picked += more or []
         yield rounded(problem, picked) or {}
+
+
+def _unused(
+    problem: Problem, answers: Sequence[Answer], paths: Iterable[Sequence[Levels]], choice: Choice
+) -> frozenset[str]:
+    """The buffers that no solution fills which is about as cheap as one along ``paths``, nor is taken with one that is; nor that
+    ``choice`` does, where some parts are not solved."""
+    kept = set(problem.view.graph.outputs)
+    if any(each.solved is None for each in answers):
+        kept.update(kernel.buffer.cls for kernel in choice.kernels)
+    most = NEAR * problem.model.hardware.launch
+    for states in paths:
+        for each, before, after in zip(answers, [(), *states], states, strict=False):
+            kept.update(each.part.made)
+            if each.solved is not None:
+                kept.update(each.solved.filled(each.buffers, (before, after), most))
+    return frozenset(
+        name for name, buffer in problem.view.buffers.items() if buffer.arg is None and name not in kept
+    )
+
+
+def without(problem: Problem, names: frozenset[str]) -> Problem:
+    """The same with these buffers never read."""
+    return problem.leaving_out(lambda key, item: item.head == "Read" and item.payload[0] in names)
 
 
 def _steps(answer: Answer, before: Iterable[Levels]) -> Iterator[tuple[Ends, float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -44,9 +44,26 @@ class Given:
         for name in self.part.known:
             self.times[name] = [last << number for number in range(1, TIMES)]
             last = self.times[name][-1]
+        last = max((*self.marks.values(), *(bits[-1] for bits in self.times.values())), default=first)
+        # of values that can be computed at some levels only, a bit for each set of these
+        self._only: dict[tuple[str, frozenset[int]], int] = {}
+        self._bit: dict[Key, int] = {}
+        for name, each in self.part.known.items():
+            for key in sorted(each.able & self.part.options.keys()):
+                levels = each.levels_of(key)
+                if len(levels) < each.levels:
+                    if (name, levels) not in self._only:
+                        last <<= 1
+                        self._only[name, levels] = last
+                    self._bit[key] = self._only[name, levels]
         self._name = {key: name for name, each in self.part.known.items() for key in each.able}
         self._levels: dict[tuple[int, How], tuple[Sequence[int], Sequence[Levels]]] = {}
         self._once: dict[tuple[int, How, Levels | None], Sequence[Way]] = {}
+
+    @property
+    def only(self) -> Collection[int]:
+        """The bits of values that can be computed at some levels only."""
+        return self._only.values()
 
     def known(self, key: Key) -> bool:
         """Whether it is known what a kernel does that computes a value, what it reads among it."""
@@ -56,6 +73,7 @@ class Given:
         """The bits of computing a value."""
         free = self.problem.view.free[key[0]]
         bits = self.tileable if sum(axis_id(axis) < LEVEL for axis in free) > 1 else 0
+        bits |= self._bit.get(key, 0)
         return bits | (self.marks[self._name[key], outside(free)] if key in self._name else 0)
 
     def again(self, key: Key, times: int) -> int:
@@ -77,7 +95,7 @@ class Given:
         kinds = reads & self._all
         known = self._once.get((kinds, how, levels))
         if known is None:
-            ways = [Once()]
+            ways = [Once()] if levels is None or self._able(kinds, levels) else []
             rows = any(kinds & self.marks[name, True] for name in self.part.known)
             for (name, outer), bit in self.marks.items():
                 if kinds & bit:
@@ -112,7 +130,7 @@ class Given:
 
     @cached_property
     def _all(self) -> int:
-        return sum(self.marks.values()) + sum(map(sum, self.times.values()))
+        return sum((*self.marks.values(), *self._only.values(), *itertools.chain(*self.times.values())))
 
     def _computed(self, name: str, how: How, outer: bool, levels: Levels | None) -> Sequence[Once]:
         """What a kernel does that computes values of ``name``; nothing where it cannot."""
@@ -122,10 +140,15 @@ class Given:
     def allowed(self, reads: int, levels: Levels) -> bool:
         """Whether values of what is given may be computed as in these reads."""
         at = dict(zip(self.part.given, levels, strict=True))
-        return all(
+        return self._able(reads, levels) and all(
             not outer or not reads & bit or not at[name] or self.part.known[name].kinds[at[name] - 1].outer
             for (name, outer), bit in self.marks.items()
         )
+
+    def _able(self, reads: int, levels: Levels) -> bool:
+        """Whether all values of what is given that a kernel with these reads computes can be, at these levels."""
+        at = dict(zip(self.part.given, levels, strict=True))
+        return all(at[name] in there for (name, there), bit in self._only.items() if reads & bit)
 
     def products(self, how: How, axes: frozenset[str] | None) -> Sequence[Way]:
         """The arithmetic of a product that a kernel may tile, and how it runs then, see :meth:`Hosts.products`."""

@@ -16,7 +16,7 @@ from ..choice import REDUCING, How, Key, outside
 from ..cost.schedule import Schedule
 from ..problem import Problem
 from ..view import Item
-from .tables import HOWS, Found, Once, Table, fewest, table_of, ways_of
+from .tables import HOWS, Found, Once, Table, fewest, table_of, ways_of, works_of
 
 INSIDE = Item("Read", "inside", ("inside", ()), ())
 """Stands for whatever computes a value of what is given within a kernel, instead of reading it."""
@@ -50,6 +50,7 @@ class Beneath:
             within reductions: what a kernel does, one of these at least.
         lacking: the same where what the part is given is neither filled nor had from what is as good as it or partial sums.
         able: the values that can be computed without reading ``name``.
+        able_at: the same where ``partial`` is read from some place on; and where what the part is given is lacking.
         walks: how a kernel runs that holds a Stream beneath, at its output axes.
         counted: the values of which ``once`` knows, by what they are.
         light: so many of ``partial``, the first, are such that hardly anything is computed from them.
@@ -64,6 +65,7 @@ class Beneath:
     once: Mapping[tuple[int, How, bool], Sequence[Once]] = field(default_factory=dict)
     lacking: Mapping[tuple[int, How, bool], Sequence[Once]] = field(default_factory=dict)
     able: frozenset[Key] = frozenset()
+    able_at: Mapping[tuple[int, bool], frozenset[Key]] = field(default_factory=dict)
     walks: frozenset[Schedule] = frozenset()
     counted: frozenset[str] = frozenset()
     light: int = 0
@@ -76,6 +78,14 @@ class Beneath:
     def lacks(self, level: int) -> bool:
         """Whether nothing is filled at a level from which the value is had with hardly any work."""
         return level > 0 and self.kinds[level - 1].partial >= self.light
+
+    def levels_of(self, key: Key) -> frozenset[int]:
+        """The levels at which a kernel may compute a value: where the buffer is filled, any."""
+        return frozenset({0}).union(
+            level
+            for level, kind in enumerate(self.kinds, 1)
+            if key in self.able_at.get((kind.partial, kind.lacking), ())
+        )
 
     def done(self, level: int, how: How, outer: bool) -> Sequence[Once]:
         """What a kernel does that computes a value, one of these at least; nothing where it cannot. ``level``: 0 of that which
@@ -126,19 +136,21 @@ def beneath(
         partial += (fresh,) if fresh else ()
         keys = sorted({*keys, *more}, key=problem.bit.__getitem__)
     names, here_ = (own, *partial), frozenset(buffers)
+    works = works_of(problem, keys)
+    before = [_before(problem, values, given, groups, barred) for barred in ({}, same if further else {})]
     tables = (
-        *(
-            table_of(
-                problem, keys, made, names, here_, _before(problem, values, given, groups, barred), unshared
-            )
-            for barred in ({}, same if further else {})
-        ),
-        table_of(problem, keys, made, names),
+        *(table_of(problem, keys, works, made, names, here_, each, unshared) for each in before),
+        table_of(problem, keys, works, made, names),
     )
-    (once, places_able), (lacking, _), (alone, _) = (
+    (once, there), (lacking, lacked), (alone, _) = (
         _known(known, table, len(partial), light) for table in tables
     )
-    able = frozenset(keys[place] for place in places_able)
+    able_at = {
+        (read, lacks): frozenset(keys[place] for place in places)
+        for lacks, each in ((False, there), (True, lacked))
+        for read, places in enumerate(each)
+    }
+    able = frozenset[Key]().union(*(able_at[read, False] for read in range(len(there))))
     unread = {
         (how, outer, lacks): [_unread(each) for each in alone[light if lacks else 0, how, outer]]
         for how, outer, lacks in itertools.product(HOWS, (True, False), (True, False))
@@ -153,7 +165,7 @@ def beneath(
     )
     walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
-    return Beneath(name, partial, kinds, once, lacking, able, walks, counted, light, unread)
+    return Beneath(name, partial, kinds, once, lacking, able, able_at, walks, counted, light, unread)
 
 
 def _known(known: dict[tuple[Table, int, int], Found], table: Table, partial: int, light: int) -> Found:

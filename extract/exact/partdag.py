@@ -25,7 +25,7 @@ class PartDag:
         self.rest: dict[str, Node] = {}
         for name, each in found.items():
             if each.rest is not None:
-                roots = [(way.root, False) for way in scope.problem.view.buffers[name].ways]
+                roots = [(way.root, False) for _, way in scope.ways(name)]
                 self.rest[name] = Node(each.rest, (), self.names(scope.must(roots) & ~scope.bits[name]))
         self.made = {name: Node(0.0, (), (scope.same.get(name, name),)) for name in self.part.made}
         self._nodes: dict[tuple[float, ...], tuple[int, Mapping[str, Sequence[Node]]]] = {}

@@ -389,7 +389,7 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
             row.append((item.head, item.op, payload, operands, option.own, option.untiled))
         rows.append(tuple(row))
     for name, each in part.known.items():
-        places = frozenset(keys[key] for key in each.able if key in keys)
+        places = frozenset((keys[key], each.levels_of(key)) for key in each.able if key in keys)
         done = tuple(each.once.items()), tuple(each.lacking.items())
         rows.append((buffers[name], each.kinds, done, places, each.walks))
     for each in part.groups.values():

@@ -12,7 +12,7 @@ from functools import cached_property
 from ..choice import LOOPED, How, Key, bound_axes, outside, turning
 from ..cost.model import AMOUNTS, Work, amounts_of, estimates_by_formulas, work_of
 from ..problem import Option, Problem
-from ..view import Item
+from ..view import Buffer, Item, Way
 from .cases import LOOPS, SCAN, STREAMS, Case, Cases, Held
 from .chains import chains, firsts
 from .contents import Contents
@@ -21,6 +21,7 @@ from .dag import components
 from .given import Given
 from .hosts import Hosts
 from .inside import INSIDE, origins
+from .merged import Merging, merged
 from .parts import Part
 from .tables import HOWS
 
@@ -39,7 +40,12 @@ class Scope:
     as one (``chains.py``), which gives a bound."""
 
     def __init__(
-        self, problem: Problem, part: Part, loosely: bool = False, hosts: Hosts | None = None
+        self,
+        problem: Problem,
+        part: Part,
+        loosely: bool = False,
+        hosts: Hosts | None = None,
+        merging: Merging | None = None,
     ) -> None:
         self.problem, self.part = problem, part
         self.hosts = hosts or Hosts(problem)
@@ -54,9 +60,15 @@ class Scope:
         self.bits = {name: 1 << number for number, name in enumerate(names)}
         self.same = self._twins()  # a buffer that is filled as another is, or with another, -> that
         self.chained: dict[str, str] = {}
+        self.members: Mapping[str, Sequence[str]] = {}
+        self.merges = loosely and merging is not None
+        single = [name for name in part.buffers if name not in self.same and name not in part.made]
+        if loosely and merging is not None:
+            partial = [names for each in part.groups.values() for names in each.partial]
+            self.chained, self.members = merged(problem, part.options, single, partial, merging)
+        elif loosely:
+            self.chained |= firsts(problem, chains(problem, part.options, single))
         if loosely:
-            apart = [name for name in part.buffers if name not in self.same and name not in part.made]
-            self.chained |= firsts(problem, chains(problem, part.options, apart))
             self.same |= self.chained
             self.same = {name: self.same.get(other, other) for name, other in self.same.items()}
         self.bits |= {name: self.bits[other] for name, other in self.same.items()}
@@ -70,6 +82,7 @@ class Scope:
                 self.inside,
                 self.given.tileable,
                 *self.given.marks.values(),
+                *self.given.only,
                 *itertools.chain(*self.given.times.values()),
             ),
             0,
@@ -119,6 +132,15 @@ class Scope:
             if other != name and name not in self.part.made:
                 found[name] = other
         return found
+
+    def ways(self, name: str) -> list[tuple[Buffer, Way]]:
+        """How a buffer may be filled, or one that is taken as it; of those with one root the first."""
+        buffers = [self.problem.view.buffers[each] for each in self.members.get(name, (name,))]
+        found: dict[str, tuple[Buffer, Way]] = {}
+        for buffer in buffers:
+            for way in reversed(buffer.ways):
+                found[way.root] = buffer, way
+        return list(found.values())
 
     def grouped(self, root: Key) -> frozenset[Key]:
         """A value of what is made, and all that is counted where it is used."""

@@ -19,6 +19,7 @@ from .columns import Columns, columns
 from .dag import components
 from .hosts import Hosts
 from .inside import INSIDE, Levels, combined
+from .merged import MERGINGS
 from .partdag import PartDag, group_of
 from .parts import Part, canonical
 from .proof import Effort
@@ -27,16 +28,21 @@ from .scope import Scope
 from .within import LABELS
 from .worth import Worth
 
+WHOLE = 12_000
+"""Partial kernels of one search at most, where a search that needs more is left for one with more buffers taken as one."""
+
 TRIAL = 1_000
 """Of the first search for a buffer's kernels, which is to find some of the best."""
 
 
 class Meter:
-    """What is left of an effort."""
+    """What is left of an effort. ``merging``: of parts with so many buffers, the number of the ways to take some as one
+    (``merged.py``) that was found to do: that of an equal layer is tried first."""
 
     def __init__(self, effort: Effort) -> None:
         self._until = time.perf_counter() + effort.seconds
         self.steps = effort.steps
+        self.merging: dict[int, int] = {}
 
     @property
     def seconds(self) -> float:
@@ -46,6 +52,11 @@ class Meter:
     def limit(self) -> str:
         """What is used up, if anything is."""
         return "steps" if self.steps <= 0 else "seconds" if self.seconds <= 0 else ""
+
+    @property
+    def left(self) -> Effort:
+        """What is not used up."""
+        return Effort(max(self.seconds, 0.0), max(self.steps, 0))
 
     def labels(self, most: int) -> int:
         return int(min(most, self.steps))
@@ -66,6 +77,8 @@ class Solved:
         cost: of its kernels where all of them are; infinite where there are none such.
         chosen: for each buffer that is filled then, its kernel.
         cut: whether kernels were left out for want of effort.
+        alike: of each buffer those that are taken as it is.
+        merged: whether more are than those of a chain.
     """
 
     bounds: Bounds
@@ -74,6 +87,8 @@ class Solved:
     cost: float
     chosen: Mapping[int, Numbered]
     cut: bool
+    alike: Mapping[int, Sequence[int]]
+    merged: bool
 
     @property
     def limit(self) -> str:
@@ -91,13 +106,19 @@ class Solved:
     ) -> dict[str, Kernel] | None:
         """The kernels in a part of these keys and buffers where all is filled."""
         found: dict[str, Kernel] = {}
-        for number, each in self.chosen.items():
-            picked = _picked(problem, keys, buffers[number], each)
+        for each in self.chosen.values():
+            picked = _picked(problem, keys, buffers, each)
             kernel = priced(problem, problem.view.buffers[picked.name], picked.way, picked.items)
             if kernel is None:
                 return None
             found[picked.name] = kernel
         return found
+
+    def filled(self, buffers: Sequence[str], ends: Ends, most: float) -> list[str]:
+        """The buffers that are filled in the solution of a bound, or one that costs no more than ``most`` seconds beside it, and what
+        is taken as they are."""
+        near = self.bounds.near(ends, most)
+        return [buffers[number] for name in near for number in self.alike[self.number[name]]]
 
     def picked(
         self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str], ends: Ends
@@ -107,13 +128,11 @@ class Solved:
         if taken is None:
             return None
         numbers = ((self.number[name], column) for name, column in taken)
-        return [
-            _picked(problem, keys, buffers[number], self.columns[number][column])
-            for number, column in numbers
-        ]
+        return [_picked(problem, keys, buffers, self.columns[number][column]) for number, column in numbers]
 
 
-def _picked(problem: Problem, keys: Sequence[Key], name: str, numbers: Numbered) -> Picked:
+def _picked(problem: Problem, keys: Sequence[Key], buffers: Sequence[str], numbers: Numbered) -> Picked:
+    name = buffers[numbers.buffer]
     items = {
         keys[place]: INSIDE if option == WITHIN else problem.options[keys[place]][option].item
         for place, option in numbers.items
@@ -138,16 +157,17 @@ def answered(
     meter: Meter,
     loosely: bool,
     further: bool = False,
+    merges: bool = False,
 ) -> list[Answer]:
     """The solutions of parts; of those that are equal, one is solved. Those of which there are most come first: where the effort
     does not reach for all, it is for most of the program."""
     forms = [canonical(hosts.problem, part) for part in division]
-    names = [(loosely, further, *form) for form, _, _ in forms]
+    names = [(loosely, further, merges, *form) for form, _, _ in forms]
     count = Counter(names)
     for number in sorted(range(len(forms)), key=lambda number: -count[names[number]]):
         name, (_, keys, buffers) = names[number], forms[number]
         if known.get(name) is None and not meter.limit:
-            known[name] = _solved(hosts, division[number], keys, buffers, meter, loosely)
+            known[name] = _solved(hosts, division[number], keys, buffers, meter, loosely, merges)
     return [
         Answer(part, keys, buffers, known.get(name))
         for part, (_, keys, buffers), name in zip(division, forms, names, strict=True)
@@ -155,11 +175,24 @@ def answered(
 
 
 def _solved(
-    hosts: Hosts, part: Part, keys: Sequence[Key], buffers: Sequence[str], meter: Meter, loosely: bool
+    hosts: Hosts,
+    part: Part,
+    keys: Sequence[Key],
+    buffers: Sequence[str],
+    meter: Meter,
+    loosely: bool,
+    merges: bool,
 ) -> Solved | None:
     """The part's cheapest kernels; None where too little is left to look for them."""
-    scope = Scope(hosts.problem, part, loosely, hosts)
-    weighed = _weighed(scope, meter)
+    weighed: tuple[dict[str, Columns], dict[str, float]] | None = None
+    ways = (None, *MERGINGS) if merges else (None,)
+    for tried in range(meter.merging.get(len(part.buffers), 0), len(ways)):
+        scope = Scope(hosts.problem, part, loosely, hosts, ways[tried])
+        whole = WHOLE if tried < len(ways) - 1 else float("inf")
+        weighed = _weighed(scope, meter, whole)
+        if weighed is not None or meter.limit:
+            meter.merging[len(part.buffers)] = tried
+            break
     if weighed is None:
         return None
     found, worth = weighed
@@ -171,13 +204,17 @@ def _solved(
     place = {key: each for each, key in enumerate(keys)}
     columns_ = {
         number[name]: [
-            numbered(scope.problem, name, column.way, column.label.items(), place) for column in each.found
+            numbered(scope.problem, number, column.name, column.way, column.label.items(), place)
+            for column in each.found
         ]
         for name, each in found.items()
     }
     chosen, cost = agreed(scope, found, dag.reads, keys, buffers, max(meter.seconds, 0.1))
     cut = any(each.rest is not None for each in found.values())
-    return Solved(bounds, number, columns_, cost, chosen, cut)
+    alike = {number[name]: [number[name]] for name in found}
+    for name, other in scope.same.items():
+        alike[number[other]].append(number[name])
+    return Solved(bounds, number, columns_, cost, chosen, cut, alike, scope.merges)
 
 
 def _ends(part: Part) -> Iterator[Ends]:
@@ -190,9 +227,10 @@ def made_levels(part: Part) -> list[Levels]:
     return combined([group_of(part, name).levels if name in part.targets else 1 for name in part.made])
 
 
-def _weighed(scope: Scope, meter: Meter) -> tuple[dict[str, Columns], dict[str, float]] | None:
+def _weighed(scope: Scope, meter: Meter, whole: float) -> tuple[dict[str, Columns], dict[str, float]] | None:
     """The kernels of each buffer that may be of use: none that costs more than to fill the buffer in some other way, with
-    all that that needs; and what that costs. None where no effort is left."""
+    all that that needs; and what that costs. None where no effort is left, or where one search does not find all by ``whole``
+    steps, unless that is infinite."""
     if meter.limit:
         return None
     view, launch = scope.problem.view, scope.problem.model.hardware.launch
@@ -210,8 +248,11 @@ def _weighed(scope: Scope, meter: Meter) -> tuple[dict[str, Columns], dict[str, 
                 here = meter.spend(columns(scope, buffer, most, meter.labels(LABELS)))
             if alone and here.rest is not None:
                 worth.add(name, here)
-                more = meter.spend(columns(scope, buffer, float("inf"), meter.labels(LABELS), worth.of(name)))
+                labels = meter.labels(int(min(whole, LABELS)))
+                more = meter.spend(columns(scope, buffer, float("inf"), labels, worth.of(name)))
                 here = more if more.rest is None or more.rest > here.rest else here
+                if whole < float("inf") and here.rest is not None:
+                    return None
             found[name] = here
             if alone:
                 worth.add(name, here)
@@ -228,7 +269,7 @@ def _circles(scope: Scope) -> Iterator[tuple[str, ...]]:
     number = {name: place for place, name in enumerate(scope.buffers, len(scope.order))}
     edges: dict[int, frozenset[int]] = {}
     for name, place in number.items():
-        roots = ((way.root, False) for way in scope.problem.view.buffers[name].ways)
+        roots = ((way.root, False) for _, way in scope.ways(name))
         edges[place] = frozenset(scope.position[root] for root in roots if root in scope.position)
     for key, place in scope.position.items():
         read = (scope.same.get(name, name) for name in scope.readable(key))

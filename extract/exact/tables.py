@@ -69,20 +69,32 @@ class _Row(NamedTuple):
 Table = tuple[_Row, ...]
 """Values and how each may be had, operands first, without the names of any: equal layers have equal tables."""
 
-Found = tuple[Mapping[tuple[int, How, bool], Sequence[Once]], frozenset[int]]
-"""See ``once`` and, by row, ``able`` of :class:`Beneath`."""
+Found = tuple[Mapping[tuple[int, How, bool], Sequence[Once]], Sequence[frozenset[int]]]
+"""See ``once`` of :class:`Beneath`; and for each number of sets of names that are barred, the rows that can be had all the same."""
+
+
+def works_of(problem: Problem, keys: Sequence[Key]) -> list[list[tuple[Work, ...]]]:
+    """The work of each option of each value, in each kind of kernel."""
+    return [
+        [
+            tuple([problem.works.work(key, option.item, how) for how in HOWS])
+            for option in problem.options[key]
+        ]
+        for key in keys
+    ]
 
 
 def table_of(
     problem: Problem,
     keys: Sequence[Key],
+    every: Sequence[Sequence[tuple[Work, ...]]],
     made: frozenset[Key],
     names: Sequence[Collection[str]],
     buffers: Collection[str] | None = None,
     before: Mapping[Key, tuple[tuple[Once, ...], ...]] = MappingProxyType({}),
     unshared: Callable[[str], bool] = lambda name: False,
 ) -> Table:
-    """``keys``: operands first. ``names``: sets of buffers that are barred one after the other. ``buffers``: of the part, if
+    """``keys``: operands first. ``every``: see :func:`works_of`. ``names``: sets of buffers that are barred one after the other. ``buffers``: of the part, if
     others are told apart. ``before``: what is done for values that are given to the part. ``unshared``: of which inputs it
     counts that they are read."""
 
@@ -102,8 +114,7 @@ def table_of(
     rows: list[_Row] = []
     for number, key in enumerate(keys):
         options: list[_Read | _Step] = []
-        for option in problem.options[key]:
-            works = tuple(problem.works.work(key, option.item, how) for how in HOWS)
+        for option, works in zip(problem.options[key], every[number], strict=True):
             if option.item.head == "Read":
                 name = str(option.item.payload[0])
                 if problem.view.buffers[name].arg is not None and not unshared(name):
@@ -163,15 +174,17 @@ def ways_of(table: Table, partial: int, light: int) -> Found:
     """``partial``: how many sets of names there are after the first, which is always barred. ``light``: of those, with which
     hardly anything is computed."""
     once: dict[tuple[int, How, bool], Sequence[Once]] = {}
-    able: set[int] = set()
-    for read in range(partial + 1):
-        for number, how in enumerate(HOWS):
-            found = _done(table, read, number, light)
-            able |= found.keys()
+    able: list[set[int]] = [set() for _ in range(partial + 1)]
+    for number, how in enumerate(HOWS):
+        rows = [_Plain(row.made, *_options(row, number)) for row in table]
+        for read in range(partial + 1):
+            found = _done(rows, read, light)
+            able[read] |= found.keys()
             for outer in (True, False):
                 there = (ways for place, ways in found.items() if table[place].outer == outer)
-                once[read, how, outer] = fewest(map(_together, itertools.chain.from_iterable(there)))
-    return once, frozenset(able)
+                ways = map(_together, map(_once, itertools.chain.from_iterable(there)))
+                once[read, how, outer] = fewest(ways)
+    return once, [frozenset(each) for each in able]
 
 
 def _together(way: Once) -> Once:
@@ -180,48 +193,139 @@ def _together(way: Once) -> Once:
     return Once(work, way.schedule, again=way.again)
 
 
-def _done(table: Table, barred: int, how: int, light: int) -> Mapping[int, Sequence[Once]]:
+class _Way(NamedTuple):
+    """A :class:`Once` as :func:`_amounts` has it."""
+
+    schedule: Schedule | None
+    plain: bool
+    amounts: tuple[float, ...]
+
+
+class _Reading(NamedTuple):
+    """A :class:`_Read` in one kind of kernel."""
+
+    way: _Way
+    names: int
+
+
+class _Computing(NamedTuple):
+    """A :class:`_Step` in one kind of kernel. ``work``: added to the amounts of what is below."""
+
+    schedule: Schedule | None
+    work: tuple[float, ...]
+    sums: bool
+    below: tuple[tuple[int, bool], ...]
+    only: int
+    read: _Way
+    before: list[list[_Way]]
+
+
+class _Plain(NamedTuple):
+    """A row of a table in one kind of kernel."""
+
+    made: bool
+    reads: list[_Reading]
+    steps: list[_Computing]
+
+
+def _options(row: _Row, how: int) -> tuple[list[_Reading], list[_Computing]]:
+    reads: list[_Reading] = []
+    steps: list[_Computing] = []
+    for option in row.options:
+        work = option.works[how]
+        if isinstance(option, _Read):
+            way = option.way._replace(work=work + option.way.work, again=work)
+            reads.append(_Reading(_way(way), option.names))
+        else:
+            before = [[_way(way) for way in ways[how]] for ways in option.before]
+            both = _amounts(Once(work=work, again=work))
+            steps.append(
+                _Computing(
+                    work.schedule, both, option.sums, option.below, option.only, _way(option.read), before
+                )
+            )
+    return reads, steps
+
+
+def _way(once: Once) -> _Way:
+    return _Way(once.schedule, once.plain, _amounts(once))
+
+
+def _once(way: _Way) -> Once:
+    amounts, fields = way.amounts, len(AMOUNTS)
+    work, again = _work(amounts[:fields]), _work(amounts[-fields:])
+    before, inputs = amounts[fields : fields + 2]
+    return Once(work, way.schedule, before, inputs, again, way.plain)
+
+
+def _done(rows: Sequence[_Plain], barred: int, light: int) -> Mapping[int, Sequence[_Way]]:
     """What a kernel of a kind does at least beside the last step that computes a value that is made, and reads nothing of the sets
     of names up to ``barred``. A value that it cannot compute so is left out."""
-    values: dict[int, Sequence[Once]] = {}
-    found: dict[int, Sequence[Once]] = {}
-    for place, row in enumerate(table):
-        ways: list[Once] = []
-        made_here: list[Once] = []
-        for option in row.options:
-            if isinstance(option, _Read):
-                if not row.made and option.names > barred:
-                    work = option.works[how]
-                    ways.append(option.way._replace(work=work + option.way.work, again=work))
-            elif option.only > barred and all(each in values for each, _ in option.below):
-                beside: list[Once] = []
-                below = ([_of(way, again) for way in values[number]] for number, again in option.below)
-                for each in itertools.product(*below):
-                    done = _all([option.read, *each])
-                    # what computes a sum again takes long enough, and is charged where it is made with all that it needs
-                    before = [ways[how] for ways in option.before] if done.plain and barred < light else []
-                    beside += (_all([done, *more]) for more in itertools.product(*before))
-                work = option.works[how]
-                made_here += beside
-                ways += (
-                    each._replace(
-                        work=work + each.work,
-                        schedule=work.schedule or each.schedule,
-                        again=work + each.again,
-                        plain=each.plain and not option.sums,
+    values: dict[int, Sequence[_Way]] = {}
+    found: dict[int, Sequence[_Way]] = {}
+    for place, row in enumerate(rows):
+        ways = [each.way for each in row.reads if not row.made and each.names > barred]
+        made_here: list[_Way] = []
+        for step in row.steps:
+            if step.only <= barred or not all(each in values for each, _ in step.below):
+                continue
+            below = ([_of(way, again) for way in values[number]] for number, again in step.below)
+            for each in itertools.product(*below):
+                done = _most((step.read, *each))
+                # what computes a sum again takes long enough, and is charged where it is made with all that it needs
+                before = step.before if done.plain and barred < light else ()
+                for more in itertools.product(*before):
+                    beside = _most((done, *more)) if more else done
+                    made_here.append(beside)
+                    ways.append(
+                        _Way(
+                            step.schedule or beside.schedule,
+                            beside.plain and not step.sums,
+                            tuple(map(float.__add__, step.work, beside.amounts)),
+                        )
                     )
-                    for each in beside
-                )
         if ways:
-            values[place] = fewest(ways)
+            values[place] = _fewest(ways)
         if made_here and row.made:
-            found[place] = fewest(made_here)
+            found[place] = _fewest(made_here)
     return found
 
 
-def _of(way: Once, again: bool) -> Once:
+NONE_AGAIN = (0.0,) * len(AMOUNTS)
+
+
+def _of(way: _Way, again: bool) -> _Way:
     """What is done for an operand. ``again``: for each evaluation of what is computed from it."""
-    return way if again else way._replace(again=Work())
+    return way if again else way._replace(amounts=way.amounts[: -len(AMOUNTS)] + NONE_AGAIN)
+
+
+def _most(ways: Sequence[_Way]) -> _Way:
+    """What a kernel does at least that does all of these, and may share what they do."""
+    schedule = next((way.schedule for way in ways if way.schedule is not None), None)
+    amounts = tuple(map(max, *(way.amounts for way in ways))) if len(ways) > 1 else ways[0].amounts
+    return _Way(schedule, all([way.plain for way in ways]), amounts)
+
+
+def _fewest(ways: Sequence[_Way]) -> list[_Way]:
+    """A few ways of which each of these does no less than one."""
+    kept: list[_Way] = []
+    for way in sorted(ways, key=lambda way: way.amounts) if len(ways) > 1 else ways:
+        schedule, plain, amounts = way
+        for other in kept:
+            if other[1] == plain and other[0] == schedule and all(map(float.__le__, other[2], amounts)):
+                break
+        else:
+            kept.append(way)
+    while len(kept) > WAYS:
+        *kept, one, two = kept
+        schedule = one.schedule if one.schedule == two.schedule else None
+        kept.append(_Way(schedule, one.plain and two.plain, tuple(map(min, one.amounts, two.amounts))))
+    return kept
+
+
+def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:
+    """A few ways of which each of these does no less than one."""
+    return tuple(map(_once, _fewest(list(map(_way, ways)))))
 
 
 def _all(each: Sequence[Once]) -> Once:
@@ -238,26 +342,6 @@ def _merged(
     plain = all(way.plain for way in ways)
     before, inputs = choose(way.before for way in ways), choose(way.inputs for way in ways)
     return Once(work, schedule, before, inputs, again, plain)
-
-
-def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:
-    """A few ways of which each of these does no less than one."""
-    kept: list[Once] = []
-    for way in sorted(ways, key=_amounts):
-        if not any(
-            (other.schedule, other.plain) == (way.schedule, way.plain) and _no_more(other, way)
-            for other in kept
-        ):
-            kept.append(way)
-    while len(kept) > WAYS:
-        *kept, one, two = kept
-        schedule = one.schedule if one.schedule == two.schedule else None
-        kept.append(_merged(min, [one, two], schedule))
-    return tuple(kept)
-
-
-def _no_more(one: Once, other: Once) -> bool:
-    return all(map(float.__le__, _amounts(one), _amounts(other)))
 
 
 def _amounts(way: Once) -> tuple[float, ...]:
@@ -279,6 +363,11 @@ def of_fields(choose: Callable[[Iterable[float]], float], works: Sequence[Work])
     """Of each field the least or most of any of these."""
     if not works:
         return Work()
-    amounts = [choose(each) for each in zip(*map(_apart, works), strict=True)]
+    return _work([choose(each) for each in zip(*map(_apart, works), strict=True)])
+
+
+def _work(apart: Sequence[float]) -> Work:
+    """A Work of amounts as :func:`_apart` has them."""
+    amounts = list(apart)
     amounts[OPS] += amounts[EPILOGUE]
     return work_of(amounts)

@@ -17,7 +17,7 @@ from tinyc.extract.cost.model import Work
 from tinyc.extract.exact.cuts import Cut, cuts
 from tinyc.extract.exact.exact import assembled
 from tinyc.extract.exact.hosts import Hosts
-from tinyc.extract.exact.inside import INSIDE, Beneath, Kind, Levels, combined
+from tinyc.extract.exact.inside import INSIDE, Beneath, Kind, Levels, combined, holding_the_same
 from tinyc.extract.exact.mates import regular
 from tinyc.extract.exact.parts import Part, parts
 from tinyc.extract.exact.rounded import Picked, rounded
@@ -311,3 +311,35 @@ def test_what_the_part_is_given_is_lacking_at_levels_of_its_own(divided: tuple[P
                 ]
                 more += ops[0] < ops[1]
     assert more
+
+
+def had(problem: Problem, key: Key, barred: set[str], known: dict[Key, bool], top: bool = True) -> bool:
+    """Whether a kernel can have a value that reads nothing of ``barred``. ``top``: and does not read this one."""
+    if top or key not in known:
+        known[key] = False  # within a circle
+        known[key] = any(
+            not top and option.item.payload[0] not in barred
+            if option.item.head == "Read"
+            else all(had(problem, child, barred, known, False) for child in option.children)
+            for option in problem.options[key]
+        )
+    return known[key]
+
+
+@pytest.mark.parametrize("target, dtype", [("sm80", "fp16"), ("sm90", "fp16"), ("cpu", "fp32")])
+def test_what_can_be_computed_at_a_level_may_be(target: str, dtype: str) -> None:
+    """Nests of sums are so deep at most: beneath, a product can only be read."""
+    function, shapes = transformer(3, 32, 64)
+    program = tinyc.trace(function, **{name: tinyc.spec(dtype, shape) for name, shape in shapes.items()})
+    problem, start = chosen_from(program, target)
+    division, _ = parts(problem, cuts(problem, regular(problem, start)), True, True)
+    same, barring = holding_the_same(problem), 0
+    for group in groups(division):
+        names = [set(same[group.name]), *map(set, group.partial)]
+        for read in range(len(group.partial) + 1):
+            barred = set[str]().union(*names[: read + 1])
+            for key in sorted(group.able):
+                able = key in group.able_at[read, False]
+                assert able or not had(problem, key, barred, {})
+                barring += not able
+    assert barring

@@ -39,7 +39,7 @@ class Budget:
     rule_matches: int | None = None
     rule_enodes: int | None = None
     extract_seconds: float = 30.0
-    extract_steps: int = 200_000
+    extract_steps: int = 250_000
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -1,0 +1,140 @@
+"""Buffers that are taken as one where all ways to fill some of them are too many: softmax and what is added to a product with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kernel_examples import ENOUGH, check_runs, chosen_from
+from test_exact_loosely import chained, residual, stack, traced
+
+import tinyc
+from tinyc import functions
+from tinyc.bench.programs import transformer
+from tinyc.extract.exact import exact as search
+from tinyc.extract.exact import solved
+from tinyc.extract.exact.cuts import cuts
+from tinyc.extract.exact.exact import exact
+from tinyc.extract.exact.hosts import Hosts
+from tinyc.extract.exact.mates import regular
+from tinyc.extract.exact.merged import MERGINGS, Merged, Merging, merged
+from tinyc.extract.exact.parts import parts, whole
+from tinyc.extract.exact.proof import Effort
+from tinyc.extract.exact.solved import Meter, answered
+from tinyc.extract.greedy import rough
+from tinyc.extract.problem import Problem
+from tinyc.ir.tiny import Program
+
+ALL = Merging(1e9, True)
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return functions.softmax(q @ k.T) @ v
+
+
+def problem_of(function: Any, *shapes: tuple[int, ...]) -> Problem:
+    program = tinyc.trace(function, *(tinyc.spec("fp32", shape) for shape in shapes))
+    return chosen_from(program, "sm80")[0]
+
+
+def together(problem: Problem, how: Merging, *apart: frozenset[str]) -> Merged:
+    names = [name for name, buffer in problem.view.buffers.items() if buffer.arg is None]
+    names = [name for name in names if name not in problem.view.graph.outputs]
+    return merged(problem, whole(problem).options, names, apart, how)
+
+
+def rows(problem: Problem) -> list[str]:
+    """The buffers of what is reduced to one value a row, first things first."""
+    buffers = problem.view.buffers.items()
+    return [name for name, buffer in buffers if buffer.arg is None and len(buffer.shape) == 1]
+
+
+def test_a_softmax_is_taken_as_its_scores_with_sums_and_in_pieces_without() -> None:
+    problem = problem_of(attention, (16, 24), (16, 24), (16, 24))
+    found = together(problem, ALL)
+    most = rows(problem)[0]
+    scores = found.first[most]
+    assert most in found.members[scores]  # of another shape: its own kernels are looked for
+    without = together(problem, Merging(1e9, False))
+    assert most not in without.first or without.first[most] != scores
+    assert together(problem, Merging(0.0, True)).first == {}
+
+
+def test_what_two_products_are_needed_for_is_taken_with_neither() -> None:
+    def gated(x: Any, u: Any, v: Any) -> Any:
+        both = (x @ u).silu() * (x @ v)
+        return both.exp() + both.max(axis=1, keepdims=True)
+
+    problem = problem_of(gated, (16, 24), (24, 32), (24, 32))
+    found = together(problem, ALL)
+    products = {
+        name
+        for name, buffer in problem.view.buffers.items()
+        for way in buffer.ways
+        if any(each.item.head == "Contract" for each in problem.options.get((way.root, False), ()))
+    }
+    largest = rows(problem)[0]
+    assert found.first.get(largest) not in products
+
+
+def test_no_buffer_is_taken_with_one_of_a_set_that_it_is_not_of() -> None:
+    problem = problem_of(attention, (16, 24), (16, 24), (16, 24))
+    taken = together(problem, ALL).first
+    one = min(taken)
+    apart = together(problem, ALL, frozenset({one})).first
+    assert one in taken and one not in apart and one not in apart.values()
+
+
+def bounds(problem: Problem, start: Any) -> list[float]:
+    """Of all that is found of a program in parts, with the fewest buffers taken as one and with more."""
+    at = cuts(problem, regular(problem, start))
+    division, _ = parts(problem, at, True, True)
+    found: list[float] = []
+    for number in range(1 + len(MERGINGS)):
+        meter = Meter(ENOUGH)
+        meter.merging.update({len(part.buffers): number for part in division})
+        answers = answered(Hosts(problem), division, {}, meter, True, True, True)
+        assert all(each.solved and each.solved.merged == (number > 0) for each in answers)
+        found.append(search._path(answers)[0])
+    return found
+
+
+def hold(program: Program, target: str) -> bool:
+    """Whether the bounds are no more than the best choice costs; False where that is not known."""
+    problem, start = chosen_from(program, target)
+    _, best = exact(problem, start, Effort(60.0, 100_000))
+    if not best.optimal or problem.size > search.SMALL:
+        return False
+    assert max(bounds(problem, start)) <= best.seconds * (1 + 1e-9)
+    return True
+
+
+@pytest.mark.parametrize("target", ["sm80", "sm90"])
+@pytest.mark.parametrize("seed", [0, 7, 9, 14])
+def test_the_bound_holds_whatever_is_taken_as_one(seed: int, target: str) -> None:
+    assert hold(stack(seed), target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", "sm80", "sm90"])
+@pytest.mark.parametrize("first", [100, 200, 300])
+def test_the_bounds_of_many_hold(first: int, target: str) -> None:
+    programs = [stack(seed) for seed in range(first, first + 15)]
+    programs += [residual(seed) for seed in range(first, first + 15)]
+    programs += [traced(*chained(seed)) for seed in range(first, first + 15)]
+    assert sum(hold(program, target) for program in programs) >= 10
+
+
+def test_steps_reach_further_with_more_taken_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    function, shapes = transformer(4, 32, 64)
+    program = tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})
+    problem, _ = chosen_from(program, "sm80")
+    start = rough(problem)
+    assert start is not None
+    effort = Effort(600.0, 100_000)
+    choice, proof = exact(problem, start, effort)
+    assert proof.bound <= choice.seconds <= start.seconds
+    check_runs(problem, choice)
+    monkeypatch.setattr(solved, "MERGINGS", ())
+    other, worse = exact(problem, start, effort)
+    assert proof.gap < worse.gap and choice.seconds <= other.seconds * 1.02
