@@ -121,6 +121,10 @@ class _Comparison:
                 assert self.lets[scale].value == Const(bits)
                 for part, operand in ((s, score), (w, weight)):
                     self.same(part, operand, inner(scope, axes, bound))
+            case "RoundedStream", (str(to), *rest), Stream(rounded=DType() as rounded):
+                assert DType(to[1:]) is rounded
+                plain = Term("Stream", tuple(rest))
+                self.same(plain, name, scope)
             case _:
                 raise AssertionError(f"{term.op} is not {let.value}")
 
