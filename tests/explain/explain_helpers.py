@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from random_programs import Maker
@@ -123,7 +124,7 @@ class _Comparison:
                     self.same(part, operand, inner(scope, axes, bound))
             case "RoundedStream", (str(to), *rest), Stream(rounded=DType() as rounded):
                 assert DType(to[1:]) is rounded
-                plain = Term("Stream", tuple(rest))
+                plain = replace(term, op="Stream", args=tuple(rest))
                 self.same(plain, name, scope)
             case _:
                 raise AssertionError(f"{term.op} is not {let.value}")
