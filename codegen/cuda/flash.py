@@ -86,13 +86,18 @@ class _Flash:
         self.named = {ring.name: ring.name for ring in (q, k, v)}
         self.named |= {ring.name: k.name for ring in kernel.rings[3:]}
         self.dtype = found.q.dtype
+        # ptxas would find the places of a swizzled row again for every tile; where registers are short, it has to
+        self.keeps = found.rows * found.wide[1] <= 16 * 128
         self.pitch = epilogue.padded(found.wide[1])
         self.slab = 4 * (16 * self.pitch + 16)
         self.shared = max(kernel.ring_bytes, found.warps * self.slab)
         self.used = self.scores.used | self.rest.used | {"maximum", "power_of_two", "copy_groups", "vector"}
         self.used |= {
-            "ldmatrix4",
-            "ldmatrix4_trans",
+            *(
+                ("ldmatrix_places", "ldmatrix_places_trans")
+                if self.keeps
+                else ("ldmatrix4", "ldmatrix4_trans")
+            ),
             f"multiply_{self.dtype}",
             f"pair_{self.dtype}",
             "opaque",
@@ -211,7 +216,7 @@ class _Flash:
         slot = self.slot(k, statement.tile)
         at = f"{self.named[k.name]}_at"
         if slot:
-            lines += [f"const unsigned int {k.name}_at = {at} + {slot};"]
+            lines += self.placed(k, slot, at)
             at = f"{k.name}_at"
         for step in range(self.found.wide[0] // 16):
             lines += ["{", *(f"  {line}" for line in self.product_of_keys(step, q, k, at)), "}"]
@@ -239,10 +244,26 @@ class _Flash:
             place(k, f"{far} + lane % 8", f"({near}) * 2"),
             place(v, f"{near} + lane % 8", f"({far}) * 2"),
         ]
-        return [
-            f"const unsigned int {ring.name}_at = shared_address({f'{first} + ' * (first > 0)}{start});"
-            for ring, first, start in zip((q, k, v), self.kernel.starts, starts, strict=False)
+        rows = [
+            f"shared_address({f'{first} + ' * (first > 0)}{start})"
+            for first, start in zip(self.kernel.starts, starts, strict=False)
         ]
+        if not self.keeps:
+            return [
+                f"const unsigned int {ring.name}_at = {row};"
+                for ring, row in zip((q, k, v), rows, strict=False)
+            ]
+        return [
+            "unsigned int q_at[4], k_at[4], v_at[4];",
+            *(f"row_places({ring.name}_at, {row});" for ring, row in zip((q, k, v), rows, strict=False)),
+        ]
+
+    def placed(self, ring: Ring, slot: str, at: str) -> list[str]:
+        """The addresses of ``at`` in a slot of their ring."""
+        if not self.keeps:
+            return [f"const unsigned int {ring.name}_at = {at} + {slot};"]
+        moved = ", ".join(f"{at}[{place}] + {slot}" for place in range(4))
+        return [f"const unsigned int {ring.name}_at[4] = {{{moved}}};"]
 
     def product_of_keys(self, step: int, q: Ring, k: Ring, at: str) -> list[str]:
         blocks = self.found.rows // 16

@@ -459,6 +459,29 @@ template <bool SWIZZLED, int DEEP, int OFFSET, int NEAR, int FAR, int COUNT, int
 }}
 """,
     ),
+    "row_places": (
+        ("opaque",),
+        f"""// of a swizzled row that begins at `row`: where it does, and where 32, 64 and 96 bytes along it are, kept in registers
+{_HEAD} void row_places(unsigned int (&at)[4], unsigned int row) {{
+  #pragma unroll
+  for (int k = 0; k < 4; ++k) at[k] = opaque(row ^ k * 32);
+}}
+""",
+    ),
+    **{
+        f"ldmatrix_places{turned}": (
+            (f"ldmatrix4{turned}", "row_places"),
+            f"""// ldmatrix_blocks{turned} of a row whose places are known
+template <int COUNT, int ALONG, int DOWN, int BYTE, int OFFSET, int I = 0, int SIZE>
+{_HEAD} void ldmatrix_blocks{turned}(unsigned int (&to)[SIZE][4], const unsigned int (&at)[4]) {{
+  constexpr int ALL = BYTE + I * ALONG, REST = ALL % 128;
+  ldmatrix4{turned}<ALL - REST, OFFSET + I * DOWN>(to[I][0], to[I][1], to[I][2], to[I][3], at[REST / 32]);
+  if constexpr (I + 1 < COUNT) ldmatrix_blocks{turned}<COUNT, ALONG, DOWN, BYTE, OFFSET, I + 1>(to, at);
+}}
+""",
+        )
+        for turned in ("", "_trans")
+    },
     "power_of_two": (
         (),
         f"""// within 2 units in the last place; results below 2^-126 are 0

@@ -1,7 +1,7 @@
 """``bar.sync``, ``bar.arrive`` and ``bar.red``: threads of a block that wait for each other. PTX ISA, "bar, barrier".
 
 A barrier counts warps: it is complete when as many threads as it was given (without a number, the whole block) have come
-with their warps. Who waits goes on; who only arrived has long gone on. A barrier of the whole block waits only for threads
+with their warps; ``barrier.sync`` that is not ``.aligned`` counts lanes, which may come one by one and at different places. Who waits goes on; who only arrived has long gone on. A barrier of the whole block waits only for threads
 that have not ended; that some ended first is found all the same, unless it is excused, for it is seldom meant.
 """
 
@@ -34,6 +34,7 @@ class _Arrival:
     waits: bool
     predicate: Array | None
     result: tuple[int, str] | None
+    aligned: bool
 
 
 @dataclass
@@ -45,7 +46,9 @@ class _Barrier:
 
     @property
     def arrived(self) -> int:
-        return WARP * sum(each.lanes.warp_count for each in self.arrivals)
+        return sum(
+            WARP * each.lanes.warp_count if each.aligned else len(each.lanes) for each in self.arrivals
+        )
 
 
 class Barriers:
@@ -67,6 +70,7 @@ class Barriers:
         waits: bool,
         predicate: Array | None = None,
         result: tuple[int, str] | None = None,
+        aligned: bool = True,
     ) -> None:
         """``names``: which of the barriers, per lane; ``counts``: of how many threads. ``result``: of bar.red."""
         machine, threads = self.machine, self.machine.threads
@@ -89,7 +93,7 @@ class Barriers:
             if barrier.wanted != wanted:
                 self._unequal(barrier, instruction, part, wanted)
             own = predicate[here] if predicate is not None else None
-            barrier.arrivals.append(_Arrival(pc, instruction, part, waits, own, result))
+            barrier.arrivals.append(_Arrival(pc, instruction, part, waits, own, result, aligned))
             if not waits:
                 machine.put(pc + 1, part)
             self._try(*place)
@@ -102,14 +106,17 @@ class Barriers:
         self.machine.findings.add("barrier", instruction, self.machine.threads, slot, why, count=len(lanes))
 
     def _wanted(self, barrier: _Barrier) -> int:
-        return barrier.wanted or self.machine.threads.warps_per_block * WARP
+        threads = self.machine.threads
+        whole = all(each.aligned for each in barrier.arrivals)
+        return barrier.wanted or (threads.warps_per_block * WARP if whole else threads.per_block)
 
     def _try(self, block: int, name: int, without_ended: bool = False) -> bool:
         """Opens the barrier if enough have come, or all that are still alive."""
         barrier, threads = self._open[block, name], self.machine.threads
         alive = self.machine.alive & (threads.block == block)
+        aligned = all(each.aligned for each in barrier.arrivals)
         if barrier.arrived < self._wanted(barrier):
-            living = int(alive.reshape(-1, WARP).any(axis=1).sum()) * WARP
+            living = int(alive.reshape(-1, WARP).any(axis=1).sum()) * WARP if aligned else int(alive.sum())
             if barrier.wanted is not None or not without_ended or barrier.arrived < living:
                 return False
         if barrier.wanted is None and int(alive.sum()) < threads.per_block and not self.machine.excuse_ended:
@@ -124,7 +131,7 @@ class Barriers:
             machine.clocks.block_barrier(np.array([block]))
         else:
             passing = np.setdiff1d(slots, stays)
-            machine.clocks.barrier(stays, passing, whole_warps=True)
+            machine.clocks.barrier(stays, passing, whole_warps=aligned)
         machine.copies.pass_time()
         self._reduce(waiting)
         for each in waiting:

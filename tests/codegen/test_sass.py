@@ -54,8 +54,23 @@ def test_what_is_no_machine_code_is_refused() -> None:
         disassemble(np.arange(64, dtype=np.uint8).tobytes())
 
 
-def test_the_tiles_of_the_benchmark_have_a_loop_each() -> None:
+TRITON = {
+    "64x64x64 of 3": 355,
+    "128x64x64 of 3": 173,
+    "128x128x64 of 2": 257,
+    "128x128x32 of 3": 179,
+    "attention 64, 64x64, 16 rows": 339,
+    "attention 64, 128x64, 16 rows": 330,
+    "attention 64, 128x64, 32 rows": 606,
+    "attention 128, 64x64, 16 rows": 654,
+    "attention 128, 128x64, 16 rows": 481,
+}
+"""Instructions of the main loop of Triton 3.9.0 for the same tile (docs/benchmarks.md)."""
+
+
+def test_no_loop_of_the_benchmark_is_much_longer_than_tritons() -> None:
     cases = bench.run(1)
-    assert len(cases) == len(bench.TILES)
-    for figures in cases.values():
+    assert cases.keys() == TRITON.keys()
+    for name, figures in cases.items():
+        assert figures["loop"] <= 1.15 * TRITON[name], name
         assert figures["loop"] == sum(figures[name] for name in ("tensor", "fragments", "copies", "others"))

@@ -101,6 +101,18 @@ FORMS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], float]] = {
         {"q": (6, 7), "k": (7, 40), "v": V},
         LOG2E,
     ),
+    "scores by an eighth": (
+        lambda q, k, v: tinyc.functions.softmax((q @ k) * 0.125) @ v,
+        {"q": (6, 7), "k": (7, 40), "v": V},
+        LOG2E / 8,
+    ),
+    "masked scores by four": (
+        lambda s, m, w: (
+            (lambda x: (x - largest(x)).exp() * w)(tinyc.functions.where(m > -1.0, s * 4.0, float("-inf")))
+        ).sum(-1),
+        {"s": S, "m": T, "w": T},
+        LOG2E * 4,
+    ),
     "rectified scores": (lambda s: (s.relu() - largest(s.relu())).exp().sum(-1), {"s": S}, LOG2E),
 }
 

@@ -112,9 +112,6 @@ def synchronise_lanes(machine: Machine, lanes: Lanes, masks: Array) -> None:
 
 def _barrier(instruction: Instruction, pc: int, names: Names, guard: tuple[int, bool] | None) -> Step:
     parts = [each for each in instruction.modifiers if each not in ("cta", "aligned")]
-    aligned = instruction.opcode == "bar" or "aligned" in instruction.modifiers
-    if not aligned:
-        raise refused("only barriers that whole warps reach together are known", instruction, "use bar.sync")
     if parts == ["sync"] or parts == ["arrive"]:
         name, *count = wants(instruction, 1, 2) if parts == ["sync"] else wants(instruction, 2)
         return _wait(instruction, pc, names, guard, name, count, parts == ["sync"])
@@ -146,6 +143,7 @@ def _wait(
     many = reader(count[0], "u32", instruction, names) if count else None
     if isinstance(name, Immediate) and not 0 <= name.value < 16:
         raise refused(f"there is no barrier {name.value}: there are 16", instruction)
+    aligned = instruction.opcode == "bar" or "aligned" in instruction.modifiers
     if count and isinstance(count[0], Immediate) and (count[0].value % 32 or count[0].value <= 0):
         raise refused(f"a barrier counts whole warps: {count[0].value} is no multiple of 32", instruction)
 
@@ -154,6 +152,11 @@ def _wait(
             machine.own(read(machine, lanes), lanes) if read is not None else None
             for read in (which, many, predicate)
         ]
-        machine.barriers.arrive(pc, lanes, values[0], values[1], waits, values[2], result)  # type: ignore[arg-type]
+        machine.barriers.arrive(pc, lanes, values[0], values[1], waits, values[2], result, aligned)  # type: ignore[arg-type]
 
-    return Step(instruction, Flow.BARRIER, arrive, guard)
+    return Step(instruction, Flow.BARRIER, arrive, guard, None if aligned else _itself)
+
+
+def _itself(machine: Machine, lanes: Lanes) -> Array:
+    """As the lanes that a lane waits for before it comes to a barrier: none but itself."""
+    return np.left_shift(np.uint32(1), machine.threads.lane[lanes.index].astype(np.uint32))

@@ -128,6 +128,25 @@ static __device__ __forceinline__ int opaque(int x) {
   asm volatile("mov.s32 %0, %1;" : "=r"(same) : "r"(x));
   return same;
 }
+// of a swizzled row that begins at `row`: where it does, and where 32, 64 and 96 bytes along it are, kept in registers
+static __device__ __forceinline__ void row_places(unsigned int (&at)[4], unsigned int row) {
+  #pragma unroll
+  for (int k = 0; k < 4; ++k) at[k] = opaque(row ^ k * 32);
+}
+// ldmatrix_blocks of a row whose places are known
+template <int COUNT, int ALONG, int DOWN, int BYTE, int OFFSET, int I = 0, int SIZE>
+static __device__ __forceinline__ void ldmatrix_blocks(unsigned int (&to)[SIZE][4], const unsigned int (&at)[4]) {
+  constexpr int ALL = BYTE + I * ALONG, REST = ALL % 128;
+  ldmatrix4<ALL - REST, OFFSET + I * DOWN>(to[I][0], to[I][1], to[I][2], to[I][3], at[REST / 32]);
+  if constexpr (I + 1 < COUNT) ldmatrix_blocks<COUNT, ALONG, DOWN, BYTE, OFFSET, I + 1>(to, at);
+}
+// ldmatrix_blocks_trans of a row whose places are known
+template <int COUNT, int ALONG, int DOWN, int BYTE, int OFFSET, int I = 0, int SIZE>
+static __device__ __forceinline__ void ldmatrix_blocks_trans(unsigned int (&to)[SIZE][4], const unsigned int (&at)[4]) {
+  constexpr int ALL = BYTE + I * ALONG, REST = ALL % 128;
+  ldmatrix4_trans<ALL - REST, OFFSET + I * DOWN>(to[I][0], to[I][1], to[I][2], to[I][3], at[REST / 32]);
+  if constexpr (I + 1 < COUNT) ldmatrix_blocks_trans<COUNT, ALONG, DOWN, BYTE, OFFSET, I + 1>(to, at);
+}
 // within 2 units in the last place; results below 2^-126 are 0
 static __device__ __forceinline__ float power_of_two(float x) {
   float value;
@@ -159,7 +178,7 @@ static __device__ __forceinline__ void multiply_fp16(float (&sums)[ROWS][COLUMNS
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_4431d12bc111(
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_b9d5f03940c3(
     const unsigned short* __restrict__ in0,
     const unsigned short* __restrict__ in1,
     const unsigned short* __restrict__ in2,
@@ -194,9 +213,10 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_4431d12bc111(
   #pragma unroll
   for (int i = 0; i < 1; ++i) top[i][0] = top[i][1] = __int_as_float(0xff800000);
   // where the rows of a fragment begin of which this lane has the addresses
-  const unsigned int q_at = shared_address(swizzled<128>(warp * 16 + lane / 8 % 2 * 8 + lane % 8, (lane / 16 * 8) * 2));
-  const unsigned int k_at = shared_address(8192 + swizzled<128>(lane / 16 * 8 + lane % 8, (lane / 8 % 2 * 8) * 2));
-  const unsigned int v_at = shared_address(16384 + swizzled<128>(lane / 8 % 2 * 8 + lane % 8, (lane / 16 * 8) * 2));
+  unsigned int q_at[4], k_at[4], v_at[4];
+  row_places(q_at, shared_address(swizzled<128>(warp * 16 + lane / 8 % 2 * 8 + lane % 8, (lane / 16 * 8) * 2)));
+  row_places(k_at, shared_address(8192 + swizzled<128>(lane / 16 * 8 + lane % 8, (lane / 8 % 2 * 8) * 2)));
+  row_places(v_at, shared_address(16384 + swizzled<128>(lane / 8 % 2 * 8 + lane % 8, (lane / 16 * 8) * 2)));
   const int first = 0, last = opaque(min(2, (m0 + 127) / 64));  // tiles of n
   copy_q(0, 0);
   if (first < last) copy_k(first, 0);
