@@ -154,8 +154,9 @@ def _triton(triton: Any, tile: tuple[int, int, int], warps: int, stages: int) ->
 
 def _triton_attention(constants: tuple[int, int, int], warps: int) -> bytes:
     """Attention in Triton; the length is a multiple of 16 and known as such."""
+    import triton
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource, compile
+    from triton.compiler import ASTSource
 
     from .triton_attention import attention
 
@@ -169,7 +170,7 @@ def _triton_attention(constants: tuple[int, int, int], warps: int) -> bytes:
         constexprs={(arguments + place,): value for place, value in enumerate(constants)},
         attrs={(place,): [["tt.divisibility", 16]] for place in range(len(pointers) + 1)},
     )
-    compiled = compile(
+    compiled = triton.compile(
         source, target=GPUTarget("cuda", 80, 32), options={"num_warps": warps, "num_stages": 2}
     )
     return bytes(compiled.asm["cubin"])

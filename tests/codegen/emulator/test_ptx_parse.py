@@ -150,7 +150,6 @@ REGISTERS = ".reg .pred %p<3>; .reg .b16 %h<3>; .reg .b32 %r<9>; .reg .b64 %rd<3
         ("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1,%f1,%f1}, {%r1,%r1}, {%r1}, {%f1,%f1,%f1,%f1};", "vector of 4"),
         ("bar.sync 16;", "no barrier 16"),
         ("bar.sync 1, 48;", "multiple of 32"),
-        ("barrier.sync 0;", "whole warps"),
         ("shfl.sync.bfly.b32 %r1, %r2, 1, 31;", "operands are expected"),
         ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2}, [%r3];", "vector of 4"),
         ("mbarrier.init.shared.b64 [%r1], 1;", "not known"),
