@@ -1,8 +1,9 @@
 """``bar.sync``, ``bar.arrive`` and ``bar.red``: threads of a block that wait for each other. PTX ISA, "bar, barrier".
 
 A barrier counts warps: it is complete when as many threads as it was given (without a number, the whole block) have come
-with their warps; ``barrier.sync`` that is not ``.aligned`` counts lanes, which may come one by one and at different places. Who waits goes on; who only arrived has long gone on. A barrier of the whole block waits only for threads
-that have not ended; that some ended first is found all the same, unless it is excused, for it is seldom meant.
+with their warps; ``barrier.sync`` that is not ``.aligned`` counts lanes, which may come one by one and at different places. Who
+waits goes on; who only arrived has long gone on. A barrier of the whole block waits only for threads that have not ended; that
+some ended first is found all the same, unless it is excused, for it is seldom meant.
 """
 
 from __future__ import annotations

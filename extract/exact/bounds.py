@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from .dag import Dag, floor
 from .ilp import Exact, Limits, solve
@@ -22,7 +22,7 @@ class _Form:
     least: float
     solved: bool = False
     answer: Exact | None = None
-    near: frozenset[str] | None = None
+    near: dict[float, frozenset[str]] = field(default_factory=dict)
 
 
 class Bounds:
@@ -76,17 +76,16 @@ class Bounds:
         form = self._form.get(ends)
         if form is None:
             return frozenset()
-        if form.near is None:
+        if most not in form.near:
             enough = self.solve(ends) + most
             dag = form.dag
-            found = set(dag.classes).intersection(name for name, _ in self.taken(ends) or ())
-            for name in dag.classes.keys() - found:
-                if name in self._dag.found:
-                    answer = solve(replace(dag, roots=(*dag.roots, name)), Limits(max(self._seconds(), 0.1)))
-                    if answer is not None and answer.bound <= enough:
-                        found.add(name)
-            form.near = frozenset(found)
-        return form.near
+            found = {name for name, _ in self.taken(ends) or ()}
+            for name in self._dag.found.keys() - found:
+                answer = solve(replace(dag, roots=(*dag.roots, name)), Limits(max(self._seconds(), 0.1)))
+                if answer is not None and answer.bound <= enough:
+                    found.add(name)
+            form.near[most] = frozenset(found)
+        return form.near[most]
 
     @property
     def answers(self) -> list[Exact]:

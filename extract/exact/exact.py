@@ -57,14 +57,19 @@ at with more levels from the start."""
 
 
 @uncollected()
-def exact(
-    problem: Problem, start: Choice, effort: Effort, hasty: bool = False, plain: bool = False
-) -> tuple[Choice, Proof]:
+def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) -> tuple[Choice, Proof]:
     """The cheapest choice for ``problem`` that is found, never dearer than ``start``, and what is known of it. A small
     program is looked at whole, a large one in parts: where two of them do not agree on what is between them, they are looked
-    at as one. ``plain``: no more buffers are taken as one than are of a chain (``merged.py``).
+    at as one.
 
     Which one it is depends on time only where ``Proof.limit`` is "seconds"."""
+    return _searched(problem, start, Meter(effort), hasty)
+
+
+def _searched(
+    problem: Problem, start: Choice, meter: Meter, hasty: bool, plain: bool = False
+) -> tuple[Choice, Proof]:
+    """The same with what is left on a meter. ``plain``: no more buffers are taken as one than are of a chain (``merged.py``)."""
     began = time.perf_counter()
     best, bound, limit = start, 0.0, ""
     known: dict[tuple[object, ...], Solved | None] = {}
@@ -76,13 +81,13 @@ def exact(
     further = large and launched > LAUNCHED * guide.seconds
     if guide.seconds < best.seconds:
         best = guide
-    meter, hosts = Meter(effort), Hosts(problem)
+    hosts = Hosts(problem)
     at, loosely = cuts(problem, guide) if large else [], large
     while True:
         division, at = parts(problem, at, loosely, further, tables)
         if hasty and any(len(part.options) > LARGE for part in division):
             return start, unproven(problem, start)
-        answers = answered(hosts, division, known, meter, loosely, further, large and not plain)
+        answers = answered(hosts, division, known, meter, loosely, further, loosely and not plain)
         least, states = _path(answers)
         bound = max(bound, least)
         found = [each.solved for each in answers if each.solved is not None]
@@ -90,7 +95,7 @@ def exact(
         paths = (states, _path(answers, apart=True)[1]) if large else ()
         if any(each.merged for each in found) and bound < best.seconds * (1 - enough):
             others = _unused(problem, answers, paths, best)
-            best, _ = exact(without(problem, others), best, meter.left, hasty, plain=True)
+            best, _ = _searched(without(problem, others), best, meter, hasty, plain=True)
         for held in _choices(problem, answers, paths, loosely):
             choice = assembled(problem, {kernel.buffer.cls: kernel for kernel in best.kernels} | held)
             if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):

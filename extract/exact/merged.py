@@ -15,7 +15,7 @@ from ..choice import REDUCING, Key
 from ..problem import Option, Problem
 from .chains import plain_values
 from .inside import INSIDE
-from .mates import ELEMENTWISE
+from .mates import ELEMENTWISE, squeezed
 
 
 class Merging(NamedTuple):
@@ -32,19 +32,17 @@ MERGINGS = (Merging(0.02, False), Merging(0.1, True))
 
 class Merged(NamedTuple):
     """``first``: of each buffer that is taken with another, the first of its class. ``members``: of that first one, the buffers whose
-    kernels are looked for; what fills another of the class fills one of these on the way, at the same axes."""
+    kernels are looked for; what fills another of the class fills one of these on the way, over the same points."""
 
     first: dict[str, str]
     members: dict[str, tuple[str, ...]]
 
 
-class _Value(NamedTuple):
-    """``start``: what a value is computed from, by origin, in ``seconds`` at least beside that. ``on_the_way``: buffers of the class that
-    are computed at the same axes wherever it is."""
+class _Origin(NamedTuple):
+    """``start``: what a value is computed from, by origin, in ``seconds`` at least beside that."""
 
     start: str
     seconds: float
-    on_the_way: frozenset[str]
 
 
 def merged(
@@ -54,75 +52,96 @@ def merged(
     apart: Sequence[Collection[str]],
     how: Merging,
 ) -> Merged:
-    """The buffers of ``names`` that are taken as one. No buffer of one of the sets ``apart`` is
-    taken with one that is not of it."""
-    view, plain = problem.view, plain_values(problem, options)
-    filled: dict[str, list[str]] = {}
-    for name in names:
-        for way in view.buffers[name].ways:
-            filled.setdefault(view.origin(way.root), []).append(name)
-    values: dict[str, _Value] = {}
+    """The buffers of ``names`` that are taken as one. No buffer of one of the sets ``apart`` is taken with one that is not of it."""
+    plain, roots = plain_values(problem, options), _roots(problem, names)
+    origins = _origins(problem, options, plain, how)
     first: dict[str, str] = {}
     members: dict[str, list[str]] = {}
     classes: dict[object, str] = {}
+    place = problem.bit
+    for name in sorted(names, key=lambda name: [place.get(key, 0) for key in roots[name]]):  # operands first
+        starts = {
+            each.start if each else None for each in (_of(problem, origins, key) for key in roots[name])
+        }
+        if len(starts) == 1 and None not in starts:
+            first[name] = classes.setdefault((*starts, *(name in each for each in apart)), name)
+    passed = _passed(problem, options, plain, roots, first)
+    for name, other in first.items():
+        kept = members.setdefault(other, [])
+        shapes = _shapes(problem, name)
+        before = frozenset.intersection(*(passed.get(key, frozenset()) for key in roots[name])) - {name}
+        if not any(each in before and _shapes(problem, each) == shapes for each in kept):
+            kept.append(name)
+    return Merged(
+        {name: other for name, other in first.items() if name != other},
+        {name: tuple(each) for name, each in members.items() if len(each) > 1},
+    )
+
+
+def _roots(problem: Problem, names: Collection[str]) -> dict[str, list[Key]]:
+    return {name: [(way.root, False) for way in problem.view.buffers[name].ways] for name in names}
+
+
+def _shapes(problem: Problem, name: str) -> set[tuple[int, ...]]:
+    """Kernels over the same are scheduled alike."""
+    return {squeezed(way) for way in problem.view.buffers[name].ways}
+
+
+def _of(problem: Problem, origins: Mapping[str, _Origin], key: Key) -> _Origin | None:
+    return origins.get(problem.view.origin(key[0]))
+
+
+def _origins(
+    problem: Problem, options: Mapping[Key, Sequence[Option]], plain: Collection[Key], how: Merging
+) -> dict[str, _Origin]:
+    """Of each value, wherever it is needed, what it is computed from; itself where that is not one value, or takes too long."""
+    most = how.launches * problem.model.hardware.launch
+    barring = REDUCING - {"Reduce"} if how.sums else REDUCING
+    found: dict[str, _Origin] = {}
     for key in problem.order:  # operands come first
-        origin = view.origin(key[0])
-        if key not in options or key in plain or key[1] or origin in values:
+        origin = problem.view.origin(key[0])
+        if key not in options or key in plain or key[1] or origin in found:
             continue
-        value = _value(problem, options, plain, values, key, how)
-        for name in filled.get(origin, ()):
-            if {view.origin(way.root) for way in view.buffers[name].ways} != {origin}:
-                continue
-            what = value.start, tuple(name in each for each in apart)
-            other = classes.setdefault(what, name)
-            kept = members.setdefault(other, [])
-            if other != name:
-                first[name] = other
-            if value.on_the_way.isdisjoint(kept):
-                kept.append(name)
-                value = value._replace(on_the_way=value.on_the_way | {name})
-        values[origin] = value
-    return Merged(first, {name: tuple(each) for name, each in members.items() if len(each) > 1})
+        found[origin] = _Origin(origin, 0.0)
+        ways = [each for each in options[key] if each.item is INSIDE or each.item.head != "Read"]
+        operands = [
+            _of(problem, found, child) for each in ways for child in each.children if child not in plain
+        ]
+        starts = {each.start if each else None for each in operands}
+        if any(each.item is INSIDE or each.item.head in barring for each in ways) or len(starts) != 1:
+            continue
+        seconds = min(each.own for each in ways) + max(each.seconds for each in operands if each)
+        (start,) = starts
+        if start is not None and start != origin and seconds <= most:
+            found[origin] = _Origin(start, seconds)
+    return found
 
 
-def _value(
+def _passed(
     problem: Problem,
     options: Mapping[Key, Sequence[Option]],
     plain: Collection[Key],
-    values: Mapping[str, _Value],
-    key: Key,
-    how: Merging,
-) -> _Value:
-    view = problem.view
-    itself = _Value(view.origin(key[0]), 0.0, frozenset())
-    found: list[tuple[float, _Value]] = []
-    for option in options[key]:
-        if option.item is INSIDE or option.item.head in (REDUCING - {"Reduce"} if how.sums else REDUCING):
-            return itself
-        if option.item.head == "Read":
+    roots: Mapping[str, Sequence[Key]],
+    first: Mapping[str, str],
+) -> dict[Key, frozenset[str]]:
+    """Of each value, the buffers of which a value is computed on the way to it, however it is had: unless it is read from a buffer of
+    its own class, which is filled then."""
+    filling: dict[Key, set[str]] = {}
+    for name in first:
+        for root in roots[name]:
+            filling.setdefault(root, set()).add(name)
+    found: dict[Key, frozenset[str]] = {}
+    for key in problem.order:  # operands come first
+        if key not in options or key in plain:
             continue
-        operands = [child for child in option.children if child not in plain]
-        below = [values.get(view.origin(child[0])) for child in operands]
-        starts = {each.start if each else None for each in below}
-        start = next(iter(starts)) if len(starts) == 1 else None
-        if start is None:
-            return itself
-        passed = frozenset[str]()
-        if option.item.head in ELEMENTWISE:
-            alike = zip(operands, below, strict=True)
-            passed = passed.union(
-                *(
-                    each.on_the_way
-                    for child, each in alike
-                    if each and view.free[child[0]] == view.free[key[0]]
-                )
-            )
-        seconds = max(each.seconds for each in below if each)
-        found.append((option.own, _Value(start, seconds, passed)))
-    if not found or len({each.start for _, each in found}) > 1:
-        return itself
-    seconds = min(own for own, _ in found) + max(each.seconds for _, each in found)
-    if seconds > how.launches * problem.model.hardware.launch:
-        return itself
-    passed = frozenset.intersection(*(each.on_the_way for _, each in found))
-    return _Value(found[0][1].start, seconds, passed)
+        ways = [option for option in options[key] if option.item.head != "Read"]
+        read = {first.get(str(each.item.payload[0])) for each in options[key] if each not in ways}
+        below = [
+            frozenset[str]().union(*(found.get(child, frozenset()) for child in option.children))
+            if option.item.head in ELEMENTWISE
+            else frozenset[str]()
+            for option in ways
+        ]
+        every = frozenset.intersection(*below) if below else frozenset[str]()
+        found[key] = frozenset(name for name in every if read <= {first[name]}) | filling.get(key, set())
+    return found

@@ -37,7 +37,7 @@ READ, OPS, EPILOGUE = map(AMOUNTS.index, ("bytes_read", "ops", "epilogue_ops"))
 
 class Scope:
     """What kernels are made of: the values of a program, or of a part of it. ``loosely``: the buffers of a chain are taken
-    as one (``chains.py``), which gives a bound."""
+    as one (``chains.py``), which gives a bound; ``merging``: or more of them (``merged.py``)."""
 
     def __init__(
         self,

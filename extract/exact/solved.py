@@ -53,11 +53,6 @@ class Meter:
         """What is used up, if anything is."""
         return "steps" if self.steps <= 0 else "seconds" if self.seconds <= 0 else ""
 
-    @property
-    def left(self) -> Effort:
-        """What is not used up."""
-        return Effort(max(self.seconds, 0.0), max(self.steps, 0))
-
     def labels(self, most: int) -> int:
         return int(min(most, self.steps))
 
@@ -188,13 +183,14 @@ def _solved(
     weighed: tuple[dict[str, Columns], dict[str, float]] | None = None
     ways = (None, *MERGINGS) if merges else (None,)
     # what is merged gives no kernels: where some parts are, the others need none either
-    first = max(meter.merging.get(len(part.buffers), 0), int(any(meter.merging.values())))
+    first = max(meter.merging.get(len(part.buffers), 0), int(any(meter.merging.values()))) if merges else 0
     for tried in range(first, len(ways)):
         scope = Scope(hosts.problem, part, loosely, hosts, ways[tried])
         whole = WHOLE if tried < len(ways) - 1 else float("inf")
         weighed = _weighed(scope, meter, whole)
         if weighed is not None or meter.limit:
-            meter.merging[len(part.buffers)] = tried
+            if merges:
+                meter.merging[len(part.buffers)] = tried
             break
     if weighed is None:
         return None

@@ -302,6 +302,19 @@ def test_parts_lie_between_cuts_and_equal_layers_are_cut_alike() -> None:
     assert len(set(prices)) < len(prices) / 2
 
 
+def test_cuts_that_are_priced_about_the_same_have_the_dearest_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    function, shapes = transformer(6, 32, 64)
+    program = tinyc.trace(function, **{name: tinyc.spec("fp32", shape) for name, shape in shapes.items()})
+    problem, start = chosen_from(program, "sm80")
+    found = cuts(problem, start)
+    monkeypatch.setattr("tinyc.extract.exact.cuts.NEAR", 0.0)
+    apart = cuts(problem, start)
+    assert [cut.names for cut in found] == [cut.names for cut in apart]
+    own, same = {cut.prices for cut in apart}, {cut.prices for cut in found}
+    assert same < own
+    assert all(one.prices >= other.prices for one, other in zip(found, apart, strict=True))
+
+
 LARGE_LAYERS = [(640, 896, "fp16"), (1024, 768, "bf16")]
 LAYERS = [*LARGE_LAYERS, (512, 512, "fp16"), (384, 640, "fp16")]
 DEEP = [
@@ -311,7 +324,7 @@ DEEP = [
 ]
 
 
-@pytest.mark.parametrize("seed, gain", [(0, 1.1), (7, 1.8), (14, 1.8)])
+@pytest.mark.parametrize("seed, gain", [(0, 1.1), (7, 1.8), (9, 1.1), (14, 1.8)])
 def test_parts_that_look_further_know_more_of_what_is_not_filled(seed: int, gain: float) -> None:
     """Small layers, which cost hardly more than their launches: a layer that is not filled is computed again by each kernel that
     needs it, from what its sums read. ``gain``: of the bound, at least; some are close to the best without that."""

@@ -85,6 +85,67 @@ def test_no_buffer_is_taken_with_one_of_a_set_that_it_is_not_of() -> None:
     assert one in taken and one not in apart and one not in apart.values()
 
 
+def test_what_is_computed_across_has_kernels_of_its_own() -> None:
+    """The product is not computed at the same axes on the way there."""
+
+    def across(a: Any, b: Any, c: Any) -> Any:
+        product = a @ b
+        return (product.T * 2.0).exp() @ c, product.relu() @ c
+
+    problem = problem_of(across, (16, 24), (24, 16), (16, 8))
+    found = together(problem, ALL)
+    (kept,) = found.members.values()
+    along, turned = ([name for name in kept if ((name in found.first) == turned)] for turned in (False, True))
+    assert len(along) == len(turned) == 1
+    (step,) = (each for each in problem.options[root(problem, turned[0])] if each.item.head != "Read")
+    assert step.children[0] != root(problem, along[0])
+
+
+def test_what_is_made_of_a_buffer_that_is_apart_has_kernels_of_its_own() -> None:
+    def steps(a: Any, b: Any, c: Any) -> Any:
+        return ((a @ b).relu() * 3.0).exp() @ c
+
+    problem = problem_of(steps, (16, 24), (24, 16), (16, 8))
+    found = together(problem, ALL)
+    assert not found.members and len(found.first) >= 2
+    middle = next(name for name in found.first if filled_from(problem, name) == found.first[name])
+    after = next(name for name in found.first if filled_from(problem, name) == middle)
+    apart = together(problem, ALL, frozenset({middle}))
+    assert middle not in apart.first and after in apart.members[found.first[after]]
+
+
+def root(problem: Problem, name: str) -> tuple[str, bool]:
+    return problem.view.buffers[name].ways[0].root, False
+
+
+def filled_from(problem: Problem, name: str) -> str | None:
+    """The buffer of the first operand of what fills a buffer."""
+    steps = (each for each in problem.options[root(problem, name)] if each.item.head != "Read")
+    operands = {child[0] for each in steps for child in each.children}
+    found = (other.cls for operand in operands for other, _ in problem.filled_by.get(operand, ()))
+    return next(found, None)
+
+
+@pytest.mark.parametrize("steps", [40_000, 120_000])
+def test_both_searches_have_one_effort(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels: list[int] = []
+    search_columns = solved.columns
+
+    def counted(*args: Any) -> Any:
+        found = search_columns(*args)
+        labels.append(found.labels)
+        return found
+
+    monkeypatch.setattr(solved, "columns", counted)
+    function, shapes = transformer(3, 32, 64)
+    program = tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})
+    problem, _ = chosen_from(program, "sm90")
+    start = rough(problem)
+    assert start is not None
+    exact(problem, start, Effort(600.0, steps))
+    assert sum(labels) <= steps + 3 * max(labels)  # what is begun for a buffer is ended
+
+
 def bounds(problem: Problem, start: Any) -> list[float]:
     """Of all that is found of a program in parts, with the fewest buffers taken as one and with more."""
     at = cuts(problem, regular(problem, start))

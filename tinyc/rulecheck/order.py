@@ -60,11 +60,8 @@ def _place(schema: Schema, case: Case, name: str) -> Place:
             other = step.args[1]
             needs.update([other] if isinstance(other, Var) and other.name in case.produced else [])
         needs.update(step.args[each] for each in PREREQUISITES.get((step.head, position), ()))
-    if case.sorts[name] in (
-        "Tensor",
-        "Ints",
-    ):  # what a view reads is chosen by the index that the rule spells for it
-        needs.update(case.maps)
+    if case.sorts[name] in ("Tensor", "Ints"):
+        needs.update(case.maps)  # what a view reads is chosen by the index that the rule spells for it
     tied = {arg for at, tensor, _ in case.reduced for arg in (at.args[1], *tensor.args[1:])}
     tied |= {arg for step in case.held for arg in step.args}
     cyclic = name in case.cyclic and "$" not in name  # the other values of the cycle follow
