@@ -126,24 +126,32 @@ def filled_from(problem: Problem, name: str) -> str | None:
     return next(found, None)
 
 
-@pytest.mark.parametrize("steps", [40_000, 120_000])
-def test_both_searches_have_one_effort(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_for_kernels_is_charged_to_the_same_effort(monkeypatch: pytest.MonkeyPatch) -> None:
     labels: list[int] = []
-    search_columns = solved.columns
+    charged: list[tuple[float, int]] = []
+    columns, searched = solved.columns, search._searched
 
     def counted(*args: Any) -> Any:
-        found = search_columns(*args)
+        found = columns(*args)
         labels.append(found.labels)
         return found
 
+    def noted(problem: Problem, start: Any, meter: Meter, hasty: bool, plain: bool = False) -> Any:
+        steps, count = meter.steps, sum(labels)
+        found = searched(problem, start, meter, hasty, plain)
+        charged.append((steps - meter.steps, sum(labels) - count))
+        return found
+
     monkeypatch.setattr(solved, "columns", counted)
+    monkeypatch.setattr(search, "_searched", noted)
     function, shapes = transformer(3, 32, 64)
     program = tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})
     problem, _ = chosen_from(program, "sm90")
     start = rough(problem)
     assert start is not None
-    exact(problem, start, Effort(600.0, steps))
-    assert sum(labels) <= steps + 3 * max(labels)  # what is begun for a buffer is ended
+    exact(problem, start, Effort(600.0, 250_000))
+    assert len(charged) > 1  # the last is all of it
+    assert charged[0][1] > 0 and all(steps == count for steps, count in charged)
 
 
 def bounds(problem: Problem, start: Any) -> list[float]:
