@@ -107,13 +107,13 @@ def _origins(
         operands = [
             _of(problem, found, child) for each in ways for child in each.children if child not in plain
         ]
-        starts = {each.start if each else None for each in operands}
-        if any(each.item is INSIDE or each.item.head in barring for each in ways) or len(starts) != 1:
+        starts = {each.start for each in operands if each}
+        if any(each.item is INSIDE or each.item.head in barring for each in ways) or None in operands:
             continue
-        seconds = min(each.own for each in ways) + max(each.seconds for each in operands if each)
-        (start,) = starts
-        if start is not None and start != origin and seconds <= most:
-            found[origin] = _Origin(start, seconds)
+        if len(starts) == 1:
+            seconds = min(each.own for each in ways) + max(each.seconds for each in operands if each)
+            if seconds <= most:
+                found[origin] = _Origin(next(iter(starts)), seconds)
     return found
 
 

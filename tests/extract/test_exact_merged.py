@@ -114,6 +114,13 @@ def test_what_is_made_of_a_buffer_that_is_apart_has_kernels_of_its_own() -> None
     assert middle not in apart.first and after in apart.members[found.first[after]]
 
 
+@pytest.mark.parametrize("seed", [10, 36])
+def test_what_is_made_of_nothing_that_is_known_is_taken_with_nothing(seed: int) -> None:
+    problem, _ = chosen_from(stack(seed), "cpu")
+    found = together(problem, ALL)
+    assert all(name != other for name, other in found.first.items())
+
+
 def root(problem: Problem, name: str) -> tuple[str, bool]:
     return problem.view.buffers[name].ways[0].root, False
 
