@@ -111,14 +111,15 @@ class Works:
         how: How,
         shape: Sequence[int] | None,
         fetched: float | None = None,
+        summed: bool = False,
     ) -> Work:
         """The work of an item as often as a kernel that fills ``shape`` computes it. ``fetched``: bytes of the elements that it
-        fetches, else see :meth:`fetched`."""
+        fetches, else see :meth:`fetched`. ``summed``: whether it is a sum, where the item does not say."""
         if key[1] and how in ("tiled", "rows"):  # loaded with the tiles of a contraction
             return work
         free = self.view.free[key[0]]
         outputs = {axis_id(axis) for axis in free if axis_id(axis) < LEVEL}
-        summed = item.head in REDUCING or len(outputs) < len(free)
+        summed = summed or item.head in REDUCING or len(outputs) < len(free)
         read = (self.fetched(key, item) if fetched is None else fetched) if summed else 0.0
         if self.tiling is not None and summed and not outputs:
             return replace(work, block_ops=work.ops, block_bytes=read)

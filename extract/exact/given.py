@@ -13,7 +13,7 @@ from ..cost.model import Work, amounts_of, work_of
 from ..cost.schedule import Schedule
 from ..view import LEVEL, axis_id
 from .inside import Levels
-from .tables import Once, fewest
+from .tables import Once, fewest, of_fields
 
 if TYPE_CHECKING:
     from .scope import Scope
@@ -95,18 +95,20 @@ class Given:
         kinds = reads & self._all
         known = self._once.get((kinds, how, levels))
         if known is None:
-            ways = [Once()] if levels is None or self._able(kinds, levels) else []
+            able = levels is None or self._able(kinds, levels)
+            # a row is kept of what is at the output axes
             rows = any(kinds & self.marks[name, True] for name in self.part.known)
-            for (name, outer), bit in self.marks.items():
-                if kinds & bit:
-                    # a row is kept of what is at the output axes
-                    kept = outer or how != "rows" or rows
-                    more = self._computed(name, how if kept else "tiled", outer, levels)
-                    if not outer:
-                        more = [
-                            _often(way, sum(bool(kinds & each) for each in self.times[name])) for way in more
-                        ]
-                    ways = [_both(way, each) for way in ways for each in more]
+            outer, inner = ([Once()] if able else [] for _ in range(2))
+            for name in self.part.known:
+                if kinds & self.marks[name, True]:
+                    more = self._computed(name, how, True, levels)
+                    outer = [_shared(way, each) for way in outer for each in more]
+                if kinds & self.marks[name, False]:
+                    kept = how != "rows" or rows
+                    more = self._computed(name, how if kept else "tiled", False, levels)
+                    times = sum(bool(kinds & each) for each in self.times[name])
+                    inner = [_shared(way, _often(each, times)) for way in inner for each in more]
+            ways = [_both(way, each) for way in outer for each in inner]
             known = [(self.scope.amounts(way.work), way.schedule) for way in fewest(ways)]
             self._once[kinds, how, levels] = known
         return known
@@ -194,7 +196,15 @@ def _often(way: Once, times: int) -> Once:
     return way._replace(work=way.work + more)
 
 
-def _both(one: Once, two: Once) -> Once:
-    """What a kernel does that computes a value in two places, or two values: what both read is read once."""
-    read = max(one.work.bytes_read, two.work.bytes_read)
-    return Once(replace(one.work + two.work, bytes_read=read), one.schedule or two.schedule)
+def _shared(one: Once, two: Once) -> Once:
+    """What a kernel does at least that computes two values at the same axes: some of it may be of both."""
+    work, again = of_fields(max, (one.work, two.work)), of_fields(max, (one.again, two.again))
+    return Once(work, one.schedule or two.schedule, again=again)
+
+
+def _both(outer: Once, inner: Once) -> Once:
+    """What a kernel does at least that computes values at its output axes, and within reductions: what does not depend on what those
+    bind may be of both."""
+    work = of_fields(max, (outer.work + inner.again, inner.work))
+    read = max(outer.work.bytes_read, inner.work.bytes_read)
+    return Once(replace(work, bytes_read=read), outer.schedule or inner.schedule)

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..choice import How, Key
+from ..choice import REDUCING, How, Key
 from ..cost.model import Work
 from ..problem import Option, Problem
 from .cuts import Cut
@@ -41,6 +41,7 @@ class Part:
             is to have it without its buffer.
         buffers: that may be filled here.
         inside: the least work of computing a value of what is given, where :data:`INSIDE` is an option, in each kind of kernel.
+        sums: whether the last step to such a value is a sum, for all that there are.
         fetched: bytes of the elements that a kernel on a GPU fetches at least, once, that computes such a value.
         prices: what a buffer of ``given`` may be had for here where it is not filled.
         inside_bytes, inside_reads: what a kernel reads at least that computes one of these values.
@@ -63,6 +64,7 @@ class Part:
     prices: tuple[float, ...] = ()
     rooted: frozenset[str] = frozenset()
     fetched: Mapping[Key, float] = field(default_factory=dict)
+    sums: Mapping[Key, frozenset[bool]] = field(default_factory=dict)
 
     @property
     def levels(self) -> list[Levels]:
@@ -270,6 +272,7 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
     options: dict[Key, Sequence[Option]] = {}
     buffers: dict[str, None] = {}
     inside: dict[Key, Mapping[How, Work]] = {}
+    sums: dict[Key, frozenset[bool]] = {}
     known = {name: program.groups[name] for name in given if name in program.groups}
     able = frozenset[Key]().union(*(each.able for each in known.values()))
     never = {key for name in known for key in program.places(name)} - able
@@ -291,6 +294,7 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
             found = [option for option in found if option.item.head == "Read"]
             if others and key not in never:
                 inside[key] = {how: _least(problem, key, others, how) for how in HOWS}
+                sums[key] = frozenset(option.item.head in REDUCING for option in others)
                 found = [*found, Option(INSIDE, (), min(option.own for option in others), 0.0)]
         options[key] = found
         for option in found:
@@ -309,6 +313,7 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
         reads & inside.keys(),
         known,
         fetched={key: program.fetched.get(key, 0.0) for key in inside},
+        sums=sums,
     )
 
 
@@ -378,6 +383,7 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
             key[0] in problem.stored,
             tuple(part.inside.get(key, {}).values()),
             part.fetched.get(key, 0.0),
+            part.sums.get(key),
             key in part.inside_reads,
         ]
         for option in options:

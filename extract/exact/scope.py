@@ -23,7 +23,7 @@ from .hosts import Hosts
 from .inside import INSIDE, origins
 from .merged import Merging, merged
 from .parts import Part
-from .tables import HOWS
+from .tables import HOWS, of_fields
 
 Context = tuple[tuple[str, object], ...]
 """For each axis of a value that a reduction binds, which one: (its position, its own context)."""
@@ -174,8 +174,12 @@ class Scope:
 
     def _whole(self, key: Key, item: Item, how: How, shape: tuple[int, ...] | None = None) -> Work:
         if item is INSIDE:
-            fetched = self.part.fetched.get(key, 0.0)
-            return self.problem.works.repeated(self.part.inside[key][how], key, item, how, shape, fetched)
+            fetched, work = self.part.fetched.get(key, 0.0), self.part.inside[key][how]
+            repeated = self.problem.works.repeated
+            return of_fields(
+                min,
+                [repeated(work, key, item, how, shape, fetched, summed) for summed in self.part.sums[key]],
+            )
         return self.problem.works.work(key, item, how, shape)
 
     def whole(self, amounts: Sequence[float], read: float = 0.0) -> Work:

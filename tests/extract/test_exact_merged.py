@@ -191,6 +191,17 @@ def test_the_bound_holds_whatever_is_taken_as_one(seed: int, target: str) -> Non
     assert hold(stack(seed), target)
 
 
+def test_what_is_computed_at_two_places_is_counted_once() -> None:
+    """A kernel computes a row's sums once that goes on with its points both at its output axes and within a sum: they were counted
+    for each, and the bound was above the best choice."""
+    assert hold(stack(330), "sm80")
+
+
+def test_a_sum_of_an_earlier_part_is_shared_by_its_threads() -> None:
+    """What ends in a sum was taken for beside all sums, which all threads of a sum do: the bound was above the best choice."""
+    assert hold(stack(202), "sm90")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["cpu", "sm80", "sm90"])
 @pytest.mark.parametrize("first", [100, 200, 300])
