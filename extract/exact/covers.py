@@ -81,6 +81,11 @@ class Covers:
             found = known
         return found
 
+    def clear(self) -> None:
+        """Forgets all."""
+        self._known.clear()
+        self._together.clear()
+
     def forget(self, case: Case, position: int) -> None:
         """Of a value that may be computed in fewer ways now, and of all that is made of it."""
         for each, known in self._known.items():

@@ -250,6 +250,13 @@ class Scope:
                             self.dropped.add((case, position, number))
                             self.covers.forget(case, position)
 
+    def searched(self) -> None:
+        """Forgets what is only of use to those who look for kernels: it is most of what there is of a scope, which is a circle of
+        references and stays until these are looked for."""
+        self.covers.clear()
+        for known in (self._work, self._steps, self._seconds, self._longer, self._shaped):
+            known.clear()
+
     def readable(self, key: Key) -> Iterator[str]:
         """The buffers that a value may be read from."""
         for option in self.options[key]:

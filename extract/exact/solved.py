@@ -188,6 +188,8 @@ def _solved(
         scope = Scope(hosts.problem, part, loosely, hosts, ways[tried])
         whole = WHOLE if tried < len(ways) - 1 else float("inf")
         weighed = _weighed(scope, meter, whole)
+        if weighed is None:
+            scope.searched()
         if weighed is not None or meter.limit:
             if merges:
                 meter.merging[len(part.buffers)] = tried
@@ -196,6 +198,7 @@ def _solved(
         return None
     found, worth = weighed
     dag = PartDag(scope, found, worth)
+    scope.searched()
     bounds = Bounds(dag, _ends(part), lambda: meter.seconds)
     if not bounds.items():
         return None
