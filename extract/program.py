@@ -127,14 +127,20 @@ def extract_program(
 
 
 def _begun(program: Program, problem: Problem, wrong: Legality) -> tuple[Choice, Extracted, Problem] | None:
-    """What the search begins with where a program is long: what the first passes find; None where that cannot be built as it
-    is."""
-    choice = rough(problem)
-    if choice is None:
-        return None
-    built = build(program, problem.view, choice, problem.rows)
-    right = not built.repeated | built.compared and not any(map(wrong, built.extracted.regions))
-    return (choice, built.extracted, problem) if right else None
+    """What the search begins with where a program is long: what the first passes find; None where that cannot be built. What they had
+    to store need not be stored in what the search finds."""
+    within = problem
+    for _ in range(MAX_STORING_ROUNDS):
+        choice = rough(within)
+        if choice is None:
+            return None
+        built = build(program, problem.view, choice, problem.rows)
+        stricter = _stricter(within, built, wrong)
+        if stricter is None:
+            right = not built.repeated | built.compared and not any(map(wrong, built.extracted.regions))
+            return (choice, built.extracted, problem) if right else None
+        within = stricter
+    return None
 
 
 def _problem(program: Program, view: View, model: CostModel) -> Problem:

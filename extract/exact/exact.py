@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..choice import Choice, Kernel
 from ..problem import Problem
@@ -56,6 +58,15 @@ LAUNCHED = 2 / 3
 at with more levels from the start."""
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What searches find out that others ask for again: of equal parts, of those of searches for kernels, and of equal tables."""
+
+    parts: dict[tuple[object, ...], Solved | None] = field(default_factory=dict)
+    plain: dict[tuple[object, ...], Solved | None] = field(default_factory=dict)
+    tables: dict[tuple[Table, int, int], Found] = field(default_factory=dict)
+
+
 @uncollected()
 def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) -> tuple[Choice, Proof]:
     """The cheapest choice for ``problem`` that is found, never dearer than ``start``, and what is known of it. A small
@@ -63,31 +74,36 @@ def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) 
     at as one.
 
     Which one it is depends on time only where ``Proof.limit`` is "seconds"."""
-    return _searched(problem, start, Meter(effort), hasty)
+    return _searched(problem, start, Meter(effort), hasty, _Known())
 
 
 def _searched(
-    problem: Problem, start: Choice, meter: Meter, hasty: bool, plain: bool = False
+    problem: Problem,
+    start: Choice,
+    meter: Meter,
+    hasty: bool,
+    shared: _Known,
+    plain: Sequence[Cut] | None = None,
 ) -> tuple[Choice, Proof]:
-    """The same with what is left on a meter. ``plain``: no more buffers are taken as one than are of a chain (``merged.py``)."""
+    """The same with what is left on a meter, and what is known already. ``plain``: where it is cut, if no more buffers are taken as
+    one than are of a chain (``merged.py``)."""
     began = time.perf_counter()
     best, bound, limit = start, 0.0, ""
-    known: dict[tuple[object, ...], Solved | None] = {}
-    tables: dict[tuple[Table, int, int], Found] = {}
+    known = shared.parts if plain is None else shared.plain
     large = problem.size > SMALL
     enough = CLOSE if large else TOLERANCE
-    guide = regular(problem, start) if large else start
+    guide = regular(problem, start) if large and plain is None else start
     launched = len(guide.kernels) * problem.model.hardware.launch
     further = large and launched > LAUNCHED * guide.seconds
     if guide.seconds < best.seconds:
         best = guide
     hosts = Hosts(problem)
-    at, loosely = cuts(problem, guide) if large else [], large
+    at, loosely = (cuts(problem, guide) if plain is None else list(plain)) if large else [], large
     while True:
-        division, at = parts(problem, at, loosely, further, tables)
+        division, at = parts(problem, at, loosely, further, shared.tables)
         if hasty and any(len(part.options) > LARGE for part in division):
             return start, unproven(problem, start)
-        answers = answered(hosts, division, known, meter, loosely, further, loosely and not plain)
+        answers = answered(hosts, division, known, meter, loosely, further, loosely and plain is None)
         least, states = _path(answers)
         bound = max(bound, least)
         found = [each.solved for each in answers if each.solved is not None]
@@ -95,7 +111,7 @@ def _searched(
         paths = (states, _path(answers, apart=True)[1]) if large else ()
         if any(each.merged for each in found) and bound < best.seconds * (1 - enough):
             others = _unused(problem, answers, paths, best)
-            best, _ = _searched(without(problem, others), best, meter, hasty, plain=True)
+            best, _ = _searched(without(problem, others), best, meter, hasty, shared, plain=at)
         for held in _choices(problem, answers, paths, loosely):
             choice = assembled(problem, {kernel.buffer.cls: kernel for kernel in best.kernels} | held)
             if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
@@ -185,10 +201,13 @@ def _unused(
     problem: Problem, answers: Sequence[Answer], paths: Iterable[Sequence[Levels]], choice: Choice
 ) -> frozenset[str]:
     """The buffers that no solution fills which is about as cheap as one along ``paths``, nor is taken with one that is; nor that
-    ``choice`` does, where some parts are not solved."""
+    ``choice`` does, in parts that are not solved, or are like no other: there are few of these, and little else to go by."""
     kept = set(problem.view.graph.outputs)
-    if any(each.solved is None for each in answers):
-        kept.update(kernel.buffer.cls for kernel in choice.kernels)
+    filled = frozenset(kernel.buffer.cls for kernel in choice.kernels)
+    count = Counter(id(each.solved) for each in answers)
+    for each in answers:
+        if each.solved is None or count[id(each.solved)] == 1:
+            kept |= filled.intersection(each.part.buffers)
     most = NEAR * problem.model.hardware.launch
     for states in paths:
         for each, before, after in zip(answers, [(), *states], states, strict=False):

@@ -16,7 +16,7 @@ from ..choice import REDUCING, How, Key, outside
 from ..cost.schedule import Schedule
 from ..problem import Problem
 from ..view import Item
-from .tables import HOWS, Found, Once, Table, fewest, table_of, ways_of, works_of
+from .tables import HOWS, Found, Once, Table, fewest, frame_of, table_of, ways_of
 
 INSIDE = Item("Read", "inside", ("inside", ()), ())
 """Stands for whatever computes a value of what is given within a kernel, instead of reading it."""
@@ -135,12 +135,11 @@ def beneath(
         fresh = tuple(sorted(sources - own.union(*partial)))
         partial += (fresh,) if fresh else ()
         keys = sorted({*keys, *more}, key=problem.bit.__getitem__)
-    names, here_ = (own, *partial), frozenset(buffers)
-    works = works_of(problem, keys)
+    here_, frame = frozenset(buffers), frame_of(problem, keys, made, (own, *partial))
     before = [_before(problem, values, given, groups, barred) for barred in ({}, same if further else {})]
     tables = (
-        *(table_of(problem, keys, works, made, names, here_, each, unshared) for each in before),
-        table_of(problem, keys, works, made, names),
+        *(table_of(problem, frame, here_, each, unshared) for each in before),
+        table_of(problem, frame),
     )
     (once, there), (lacking, lacked), (alone, _) = (
         _known(known, table, len(partial), light) for table in tables

@@ -28,8 +28,8 @@ from .scope import Scope
 from .within import LABELS
 from .worth import Worth
 
-WHOLE = 12_000
-"""Partial kernels of one search at most, where a search that needs more is left for one with more buffers taken as one."""
+WHOLE = 20_000
+"""Partial kernels of the searches of one part at most, where those that need more are left for some with more buffers taken as one."""
 
 TRIAL = 1_000
 """Of the first search for a buffer's kernels, which is to find some of the best."""
@@ -231,12 +231,12 @@ def made_levels(part: Part) -> list[Levels]:
 
 def _weighed(scope: Scope, meter: Meter, whole: float) -> tuple[dict[str, Columns], dict[str, float]] | None:
     """The kernels of each buffer that may be of use: none that costs more than to fill the buffer in some other way, with
-    all that that needs; and what that costs. None where no effort is left, or where one search does not find all by ``whole``
-    steps, unless that is infinite."""
+    all that that needs; and what that costs. None where no effort is left, or where the searches do not find all by ``whole``
+    steps."""
     if meter.limit:
         return None
     view, launch = scope.problem.view, scope.problem.model.hardware.launch
-    worth = Worth(scope)
+    worth, last = Worth(scope), meter.steps - whole
     found: dict[str, Columns] = {}
     scope.drop(worth.all())
     for circle in _circles(scope):
@@ -250,11 +250,9 @@ def _weighed(scope: Scope, meter: Meter, whole: float) -> tuple[dict[str, Column
                 here = meter.spend(columns(scope, buffer, most, meter.labels(LABELS)))
             if alone and here.rest is not None:
                 worth.add(name, here)
-                labels = meter.labels(int(min(whole, LABELS)))
+                labels = meter.labels(int(min(max(meter.steps - last, 0), LABELS)))
                 more = meter.spend(columns(scope, buffer, float("inf"), labels, worth.of(name)))
                 here = more if more.rest is None or more.rest > here.rest else here
-                if whole < float("inf") and here.rest is not None:
-                    return None
             found[name] = here
             if alone:
                 worth.add(name, here)
@@ -263,6 +261,8 @@ def _weighed(scope: Scope, meter: Meter, whole: float) -> tuple[dict[str, Column
                 # of the kernels of the other buffers is known that they are launched
                 launched = Columns((), scope.problem.model.kernel(Work()), 0)
                 return {each: found.get(each, launched) for each in scope.buffers}, worth.all()
+            if meter.steps <= last:
+                return None
     return found, worth.all()
 
 

@@ -35,6 +35,9 @@ class Once(NamedTuple):
     plain: bool = True
 
 
+NO_WORK, NOTHING = Once(), (Work(),) * len(HOWS)
+
+
 class _Read(NamedTuple):
     """A way to read a value from a buffer. ``works``: of that, in each kind of kernel. ``names``: the first of a table's sets of names that has it; their number where none
     has."""
@@ -73,30 +76,78 @@ Found = tuple[Mapping[tuple[int, How, bool], Sequence[Once]], Sequence[frozenset
 """See ``once`` of :class:`Beneath`; and for each number of sets of names that are barred, the rows that can be had all the same."""
 
 
-def works_of(problem: Problem, keys: Sequence[Key]) -> list[list[tuple[Work, ...]]]:
-    """The work of each option of each value, in each kind of kernel."""
-    return [
-        [
-            tuple([problem.works.work(key, option.item, how) for how in HOWS])
-            for option in problem.options[key]
-        ]
-        for key in keys
-    ]
+class _Framed(NamedTuple):
+    """An option as all tables of the same values have it. ``others``: its operands that are none of them. ``below``, ``only``: see
+    :class:`_Step`."""
+
+    option: Option
+    works: tuple[Work, ...]
+    others: tuple[Key, ...] = ()
+    below: tuple[tuple[int, bool], ...] = ()
+    only: int = 0
+
+
+class Frame(NamedTuple):
+    """What several tables of the same values have in common. ``names``: sets of buffers that are barred one after the other; ``first``:
+    of each of these buffers, the number of its set."""
+
+    keys: Sequence[Key]
+    made: frozenset[Key]
+    names: Sequence[Collection[str]]
+    first: Mapping[str, int]
+    options: Sequence[Sequence[_Framed]]
+
+
+def frame_of(
+    problem: Problem, keys: Sequence[Key], made: frozenset[Key], names: Sequence[Collection[str]]
+) -> Frame:
+    """``keys``: operands first. ``made``: those that are looked at."""
+    place = {key: number for number, key in enumerate(keys)}
+    first: dict[str, int] = {}
+    for number, each in enumerate(names):
+        for name in each:
+            first.setdefault(name, number)
+    found: list[list[_Framed]] = []
+    for number, key in enumerate(keys):
+        framed: list[_Framed] = []
+        for option in problem.options[key]:
+            works = tuple([problem.works.work(key, option.item, how) for how in HOWS])
+            if option.item.head == "Read":
+                framed.append(_Framed(option, works))
+                continue
+            inner = [child for child in option.children if child in place]
+            framed.append(
+                _Framed(
+                    option,
+                    works,
+                    tuple([child for child in option.children if child not in place]),
+                    # of a circle, what comes later is taken for computed
+                    tuple(
+                        [
+                            (place[child], _again(problem, key, option, child))
+                            for child in inner
+                            if place[child] < number
+                        ]
+                    ),
+                    min(
+                        (_only(problem, child, first, len(names)) for child in option.children),
+                        default=len(names),
+                    ),
+                )
+            )
+        found.append(framed)
+    return Frame(keys, made, names, first, found)
 
 
 def table_of(
     problem: Problem,
-    keys: Sequence[Key],
-    every: Sequence[Sequence[tuple[Work, ...]]],
-    made: frozenset[Key],
-    names: Sequence[Collection[str]],
+    frame: Frame,
     buffers: Collection[str] | None = None,
     before: Mapping[Key, tuple[tuple[Once, ...], ...]] = MappingProxyType({}),
     unshared: Callable[[str], bool] = lambda name: False,
 ) -> Table:
-    """``keys``: operands first. ``every``: see :func:`works_of`. ``names``: sets of buffers that are barred one after the other. ``buffers``: of the part, if
-    others are told apart. ``before``: what is done for values that are given to the part. ``unshared``: of which inputs it
-    counts that they are read."""
+    """``buffers``: of the part, if others are told apart. ``before``: what is done for values that are given to the part.
+    ``unshared``: of which inputs it counts that they are read."""
 
     def read(name: str) -> Once:
         buffer = problem.view.buffers[name]
@@ -106,43 +157,28 @@ def table_of(
         own = buffers is None or name in buffers
         return Once(Work(bytes_read=size)) if own else Once(before=size)
 
-    place = {key: number for number, key in enumerate(keys)}
-    first: dict[str, int] = {}
-    for number, each in enumerate(names):
-        for name in each:
-            first.setdefault(name, number)
     rows: list[_Row] = []
-    for number, key in enumerate(keys):
+    for key, framed in zip(frame.keys, frame.options, strict=True):
         options: list[_Read | _Step] = []
-        for option, works in zip(problem.options[key], every[number], strict=True):
+        for option, works, others, below, only in framed:
             if option.item.head == "Read":
                 name = str(option.item.payload[0])
                 if problem.view.buffers[name].arg is not None and not unshared(name):
-                    works = (Work(),) * len(HOWS)  # a kernel may have it for itself
-                options.append(_Read(read(name), works, first.get(name, len(names))))
+                    works = NOTHING  # a kernel may have it for itself
+                options.append(_Read(read(name), works, frame.first.get(name, len(frame.names))))
                 continue
-            # of a circle, what comes later is taken for computed
-            below = (
-                (place[child], _again(problem, key, option, child))
-                for child in option.children
-                if child in place
-            )
-            others = [child for child in option.children if child not in place]
-            only = min(
-                (_only(problem, child, first, len(names)) for child in option.children), default=len(names)
-            )
-            least = _all([Once(), *(_least_read(problem, child, read) for child in others)])
+            least = [each for child in others if (each := _least_read(problem, child, read)) != NO_WORK]
             options.append(
                 _Step(
                     works,
                     option.item.head in REDUCING,
-                    tuple(each for each in below if each[0] < number),
+                    below,
                     only,
-                    least,
-                    tuple(before[child] for child in others if child in before),
+                    _all([NO_WORK, *least]) if least else NO_WORK,
+                    tuple([before[child] for child in others if child in before]),
                 )
             )
-        rows.append(_Row(key in made, outside(problem.view.free[key[0]]), tuple(options)))
+        rows.append(_Row(key in frame.made, outside(problem.view.free[key[0]]), tuple(options)))
     return tuple(rows)
 
 
@@ -165,7 +201,7 @@ def _least_read(problem: Problem, key: Key, read: Callable[[str], Once]) -> Once
     """What a kernel reads at least for a value that can only be read."""
     options = problem.options[key]
     if not options or any(option.item.head != "Read" for option in options):
-        return Once()
+        return NO_WORK
     ways = [read(str(option.item.payload[0])) for option in options]
     return _merged(min, ways, None)
 

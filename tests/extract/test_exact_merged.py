@@ -143,9 +143,9 @@ def test_the_search_for_kernels_is_charged_to_the_same_effort(monkeypatch: pytes
         labels.append(found.labels)
         return found
 
-    def noted(problem: Problem, start: Any, meter: Meter, hasty: bool, plain: bool = False) -> Any:
+    def noted(problem: Problem, start: Any, meter: Meter, *rest: Any, **more: Any) -> Any:
         steps, count = meter.steps, sum(labels)
-        found = searched(problem, start, meter, hasty, plain)
+        found = searched(problem, start, meter, *rest, **more)
         charged.append((steps - meter.steps, sum(labels) - count))
         return found
 
