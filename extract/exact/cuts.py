@@ -5,6 +5,8 @@ Any cut at which the parts share no buffer, and any worth, gives a bound; these 
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +16,9 @@ from ..problem import Option, Problem
 
 MAX_WIDTH = 1
 """Buffers that cross a cut at most."""
+
+FEW = 64
+"""Options of a part that is put together with another at most."""
 
 NEAR = 3
 """The ratio of two prices that are made one at most."""
@@ -77,6 +82,27 @@ def _alike(problem: Problem, found: Sequence[Cut]) -> list[Cut]:
         for cut in group
     }
     return [replace(cut, prices=dearest[cut.names]) for cut in found]
+
+
+def joined(at: Sequence[Cut], sizes: Sequence[int], most: int) -> list[Cut]:
+    """The cuts without those beside parts of few options, where such a part and its neighbour are like no others: what is lost at
+    a cut is hardly worth it. ``sizes``: options of each part; ``most``: of what is put together."""
+    count = Counter(sizes)
+    groups = [([number], size) for number, size in enumerate(sizes)]  # parts that are one, and their options
+    alone = [count[size] == 1 for size in sizes]
+    while True:
+        pairs = [
+            (one[1] + two[1], number)
+            for number, (one, two) in enumerate(itertools.pairwise(groups))
+            if min(one[1], two[1]) <= FEW and one[1] + two[1] <= most
+            if all(alone[part] for part in (*one[0], *two[0]))
+        ]
+        if not pairs:
+            break
+        _, number = min(pairs)
+        one, two = groups[number : number + 2]
+        groups[number : number + 2] = [([*one[0], *two[0]], one[1] + two[1])]
+    return [at[parts[0] - 1] for parts, _ in groups[1:]]
 
 
 def _users(problem: Problem, choice: Choice) -> dict[str, list[tuple[int, float]]]:

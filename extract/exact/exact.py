@@ -23,12 +23,12 @@ from ..problem import Problem
 from ..uncollected import uncollected
 from .bounds import Ends
 from .chains import stored
-from .cuts import Cut, cuts
+from .cuts import Cut, cuts, joined
 from .hosts import Hosts
 from .ilp import TOLERANCE
 from .inside import Levels
 from .mates import regular
-from .parts import parts
+from .parts import parts, sizes
 from .proof import Effort, Proof, unproven
 from .relaxed import relaxed
 from .rounded import Picked, rounded
@@ -99,6 +99,7 @@ def _searched(
         best = guide
     hosts = Hosts(problem)
     at, loosely = (cuts(problem, guide) if plain is None else list(plain)) if large else [], large
+    at = joined(at, sizes(problem, at), TOGETHER)
     while True:
         division, at = parts(problem, at, loosely, further, shared.tables)
         if hasty and any(len(part.options) > LARGE for part in division):

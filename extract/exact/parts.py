@@ -177,6 +177,18 @@ def whole(problem: Problem) -> Part:
     return _walk(_Program(problem), (), tuple(dict.fromkeys(problem.view.graph.outputs)), ())
 
 
+def sizes(problem: Problem, at: Sequence[Cut]) -> list[int]:
+    """The options of each part of the program between the cuts ``at``."""
+    outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
+    program = _Program(problem, [cut.names for cut in at])
+    ends = [(), *(cut.names for cut in at), outputs]
+    found = (
+        _walk(program, before, after, () if after == outputs else after)
+        for before, after in itertools.pairwise(ends)
+    )
+    return [len(part.options) for part in found]
+
+
 def parts(
     problem: Problem,
     at: Sequence[Cut],
