@@ -20,6 +20,7 @@ from tinyc.extract.exact.mates import regular
 from tinyc.extract.exact.merged import MERGINGS, Merged, Merging, merged
 from tinyc.extract.exact.parts import parts, whole
 from tinyc.extract.exact.proof import Effort
+from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.solved import Meter, answered
 from tinyc.extract.greedy import rough
 from tinyc.extract.problem import Problem
@@ -159,6 +160,27 @@ def test_the_search_for_kernels_is_charged_to_the_same_effort(monkeypatch: pytes
     exact(problem, start, Effort(600.0, 250_000))
     assert len(charged) > 1  # the last is all of it
     assert charged[0][1] > 0 and all(steps == count for steps, count in charged)
+
+
+def test_the_searches_of_a_part_are_limited_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what only they ask of a scope is forgotten: most of it, in a circle of references."""
+    tried: list[tuple[float, bool]] = []
+    weighed, forgotten = solved._weighed, list[Scope]()
+
+    def noted(scope: Scope, meter: Meter, whole: float) -> Any:
+        steps = meter.steps
+        found = weighed(scope, meter, whole)
+        tried.append((steps - meter.steps, found is not None))
+        forgotten.append(scope)
+        return found
+
+    monkeypatch.setattr(solved, "_weighed", noted)
+    monkeypatch.setattr(solved, "WHOLE", 300)
+    problem, _ = chosen_from(stack(7), "sm80")
+    found = answered(Hosts(problem), [whole(problem)], {}, Meter(ENOUGH), True, True, True)
+    assert [right for _, right in tried] == [False, False, True] and found[0].solved is not None
+    assert all(steps >= 300 for steps, right in tried if not right)
+    assert all(not scope._work and not scope.covers._together for scope in forgotten)
 
 
 def bounds(problem: Problem, start: Any) -> list[float]:

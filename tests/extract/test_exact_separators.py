@@ -9,8 +9,9 @@ from kernel_examples import chosen_from
 
 import tinyc
 from tinyc.bench.programs import transformer
-from tinyc.extract.exact.cuts import cuts
+from tinyc.extract.exact.cuts import FEW, Cut, cuts, joined
 from tinyc.extract.exact.mates import regular
+from tinyc.extract.exact.parts import parts, sizes
 from tinyc.extract.exact.separators import separators
 from tinyc.extract.greedy import rough
 from tinyc.extract.problem import Problem
@@ -84,3 +85,35 @@ def test_equal_layers_are_cut_alike_where_launches_take_most_of_the_time(
     streams = [name for name in between if name in _sums(program)]
     assert len(streams) >= 2 * (blocks - 1)
     assert len(at.intersection(streams)) >= len(streams) - 1  # at an end of the program, it may be otherwise
+
+
+def between(sizes: list[int]) -> list[Cut]:
+    return [Cut((f"b{number}",), (1.0,)) for number in range(len(sizes) - 1)]
+
+
+@pytest.mark.parametrize(
+    "sizes, kept",
+    [
+        ([32, 57, 139, 60, 231, 263, 231, 263], ["b1", "b3", "b4", "b5", "b6"]),  # 32 + 57, 139 + 60
+        ([79, 143, 60, 231, 267, 231, 267], ["b0", "b2", "b3", "b4", "b5"]),  # 143 + 60; 79 is not small
+        ([60, 250, 240, 230], ["b0", "b1", "b2"]),  # 310 are too many
+        ([40, 40, 40, 40], ["b0", "b1", "b2"]),  # equal layers stay apart
+        ([50, 200], []),
+        ([300], []),
+    ],
+)
+def test_small_parts_that_are_like_no_other_are_put_together(sizes: list[int], kept: list[str]) -> None:
+    assert [cut.names[0] for cut in joined(between(sizes), sizes, 300)] == kept
+
+
+def test_the_parts_of_a_transformer_are_those_that_were_counted() -> None:
+    function, shapes = transformer(4, 32, 64)
+    program = tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})
+    problem, _ = chosen_from(program, "sm80")
+    start = rough(problem)
+    assert start is not None
+    at = cuts(problem, regular(problem, start))
+    counted = sizes(problem, at)
+    fewer = joined(at, counted, 300)
+    assert counted == [len(part.options) for part in parts(problem, at)[0]]
+    assert min(counted) <= FEW < min(sizes(problem, fewer)) and len(fewer) < len(at)
