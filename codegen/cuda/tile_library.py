@@ -10,6 +10,38 @@ HEAD = "static __device__ __forceinline__"
 Functions = Mapping[str, tuple[tuple[str, ...], str]]
 """By name, the functions that each calls, which are before it, and its text."""
 
+
+def _copies(size: int) -> Functions:
+    """Of ``size`` bytes, 4, 8 or 16; those of 16 pass by the first-level cache."""
+    name, cache = f"copy{size}", "cg" if size == 16 else "ca"
+    one = f"""// {size} bytes from global to shared memory, TO and FROM bytes further on, some time before wait_copies
+template <int TO = 0, int FROM = 0>
+{HEAD} void {name}(unsigned int to, const void* from) {{
+  asm volatile("cp.async.{cache}.shared.global [%0+%2], [%1+%3], {size};" :: "r"(to), "l"(from), "n"(TO), "n"(FROM) : "memory");
+}}
+// zeros unless `there`
+template <int TO = 0, int FROM = 0>
+{HEAD} void {name}(unsigned int to, const void* from, bool there) {{
+  asm volatile("cp.async.{cache}.shared.global [%0+%3], [%1+%4], {size}, %2;"
+               :: "r"(to), "l"(from), "r"(there ? {size} : 0), "n"(TO), "n"(FROM) : "memory");
+}}
+"""
+    rows = f"""// COUNT of them, each TO bytes further on in shared memory and FROM in global memory
+template <int COUNT, int TO, int FROM, int I = 0>
+{HEAD} void {name}_rows(unsigned int to, const void* from) {{
+  {name}<I * TO, I * FROM>(to, from);
+  if constexpr (I + 1 < COUNT) {name}_rows<COUNT, TO, FROM, I + 1>(to, from);
+}}
+// zeros from row `left` on, where each is DOWN rows below the one before
+template <int COUNT, int TO, int FROM, int DOWN, int I = 0>
+{HEAD} void {name}_rows(unsigned int to, const void* from, int left) {{
+  {name}<I * TO, I * FROM>(to, from, I * DOWN < left);
+  if constexpr (I + 1 < COUNT) {name}_rows<COUNT, TO, FROM, DOWN, I + 1>(to, from, left);
+}}
+"""
+    return {name: ((), one), f"{name}_rows": ((name,), rows)}
+
+
 TILE_FUNCTIONS: Functions = {
     "swizzled": (
         (),
@@ -46,99 +78,9 @@ template <int PENDING>
 {HEAD} void wait_copies() {{ asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory"); }}
 """,
     ),
-    "copy16": (
-        (),
-        f"""// 16 bytes from global to shared memory, TO and FROM bytes further on, some time before wait_copies
-template <int TO = 0, int FROM = 0>
-{HEAD} void copy16(unsigned int to, const void* from) {{
-  asm volatile("cp.async.cg.shared.global [%0+%2], [%1+%3], 16;" :: "r"(to), "l"(from), "n"(TO), "n"(FROM) : "memory");
-}}
-// zeros unless `there`
-template <int TO = 0, int FROM = 0>
-{HEAD} void copy16(unsigned int to, const void* from, bool there) {{
-  asm volatile("cp.async.cg.shared.global [%0+%3], [%1+%4], 16, %2;"
-               :: "r"(to), "l"(from), "r"(there ? 16 : 0), "n"(TO), "n"(FROM) : "memory");
-}}
-""",
-    ),
-    "copy16_rows": (
-        ("copy16",),
-        f"""// COUNT of them, each TO bytes further on in shared memory and FROM in global memory
-template <int COUNT, int TO, int FROM, int I = 0>
-{HEAD} void copy16_rows(unsigned int to, const void* from) {{
-  copy16<I * TO, I * FROM>(to, from);
-  if constexpr (I + 1 < COUNT) copy16_rows<COUNT, TO, FROM, I + 1>(to, from);
-}}
-// zeros from row `left` on, where each is DOWN rows below the one before
-template <int COUNT, int TO, int FROM, int DOWN, int I = 0>
-{HEAD} void copy16_rows(unsigned int to, const void* from, int left) {{
-  copy16<I * TO, I * FROM>(to, from, I * DOWN < left);
-  if constexpr (I + 1 < COUNT) copy16_rows<COUNT, TO, FROM, DOWN, I + 1>(to, from, left);
-}}
-""",
-    ),
-    "copy8": (
-        (),
-        f"""// 8 bytes from global to shared memory, TO and FROM bytes further on, some time before wait_copies
-template <int TO = 0, int FROM = 0>
-{HEAD} void copy8(unsigned int to, const void* from) {{
-  asm volatile("cp.async.ca.shared.global [%0+%2], [%1+%3], 8;" :: "r"(to), "l"(from), "n"(TO), "n"(FROM) : "memory");
-}}
-// zeros unless `there`
-template <int TO = 0, int FROM = 0>
-{HEAD} void copy8(unsigned int to, const void* from, bool there) {{
-  asm volatile("cp.async.ca.shared.global [%0+%3], [%1+%4], 8, %2;"
-               :: "r"(to), "l"(from), "r"(there ? 8 : 0), "n"(TO), "n"(FROM) : "memory");
-}}
-""",
-    ),
-    "copy8_rows": (
-        ("copy8",),
-        f"""// COUNT of them, each TO bytes further on in shared memory and FROM in global memory
-template <int COUNT, int TO, int FROM, int I = 0>
-{HEAD} void copy8_rows(unsigned int to, const void* from) {{
-  copy8<I * TO, I * FROM>(to, from);
-  if constexpr (I + 1 < COUNT) copy8_rows<COUNT, TO, FROM, I + 1>(to, from);
-}}
-// zeros from row `left` on, where each is DOWN rows below the one before
-template <int COUNT, int TO, int FROM, int DOWN, int I = 0>
-{HEAD} void copy8_rows(unsigned int to, const void* from, int left) {{
-  copy8<I * TO, I * FROM>(to, from, I * DOWN < left);
-  if constexpr (I + 1 < COUNT) copy8_rows<COUNT, TO, FROM, DOWN, I + 1>(to, from, left);
-}}
-""",
-    ),
-    "copy4": (
-        (),
-        f"""// 4 bytes from global to shared memory, TO and FROM bytes further on, some time before wait_copies
-template <int TO = 0, int FROM = 0>
-{HEAD} void copy4(unsigned int to, const void* from) {{
-  asm volatile("cp.async.ca.shared.global [%0+%2], [%1+%3], 4;" :: "r"(to), "l"(from), "n"(TO), "n"(FROM) : "memory");
-}}
-// zeros unless `there`
-template <int TO = 0, int FROM = 0>
-{HEAD} void copy4(unsigned int to, const void* from, bool there) {{
-  asm volatile("cp.async.ca.shared.global [%0+%3], [%1+%4], 4, %2;"
-               :: "r"(to), "l"(from), "r"(there ? 4 : 0), "n"(TO), "n"(FROM) : "memory");
-}}
-""",
-    ),
-    "copy4_rows": (
-        ("copy4",),
-        f"""// COUNT of them, each TO bytes further on in shared memory and FROM in global memory
-template <int COUNT, int TO, int FROM, int I = 0>
-{HEAD} void copy4_rows(unsigned int to, const void* from) {{
-  copy4<I * TO, I * FROM>(to, from);
-  if constexpr (I + 1 < COUNT) copy4_rows<COUNT, TO, FROM, I + 1>(to, from);
-}}
-// zeros from row `left` on, where each is DOWN rows below the one before
-template <int COUNT, int TO, int FROM, int DOWN, int I = 0>
-{HEAD} void copy4_rows(unsigned int to, const void* from, int left) {{
-  copy4<I * TO, I * FROM>(to, from, I * DOWN < left);
-  if constexpr (I + 1 < COUNT) copy4_rows<COUNT, TO, FROM, DOWN, I + 1>(to, from, left);
-}}
-""",
-    ),
+    **_copies(16),
+    **_copies(8),
+    **_copies(4),
     "ldmatrix4": (
         (),
         f"""// four 8 x 8 matrices of 2-byte elements, a row of which begins BYTE bytes along its swizzled row in shared memory from `at`,

@@ -99,7 +99,7 @@ def _searched(
         best = guide
     hosts = Hosts(problem)
     at, loosely = (cuts(problem, guide) if plain is None else list(plain)) if large else [], large
-    at = joined(at, sizes(problem, at), TOGETHER)
+    at = joined(at, sizes(problem, at), TOGETHER) if at else at
     while True:
         division, at = parts(problem, at, loosely, further, shared.tables)
         if hasty and any(len(part.options) > LARGE for part in division):

@@ -15,13 +15,14 @@ from ..pricing import priced
 from ..problem import Problem
 from .agreed import WITHIN, Numbered, agreed, numbered
 from .bounds import Bounds, Ends
+from .canonical import canonical
 from .columns import Columns, columns
 from .dag import components
 from .hosts import Hosts
 from .inside import INSIDE, Levels, combined
 from .merged import MERGINGS
 from .partdag import PartDag, group_of
-from .parts import Part, canonical
+from .parts import Part
 from .proof import Effort
 from .rounded import Picked
 from .scope import Scope

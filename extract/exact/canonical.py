@@ -1,0 +1,65 @@
+"""What a part is made of, without names: equal layers are equal parts, and are solved once (``solved.py``)."""
+
+from __future__ import annotations
+
+import itertools
+
+from ..choice import Key
+from ..problem import Problem
+from .inside import INSIDE
+from .parts import Part
+
+
+def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[Key, ...], tuple[str, ...]]:
+    """What a part is made of, with numbers for names, and the keys and buffers in the order of the numbers: two parts
+    with the same first are solved alike."""
+    view = problem.view
+    keys = {key: number for number, key in enumerate(part.options)}
+    buffers: dict[str, int] = {}
+    for name in (*part.given, *part.made):
+        buffers.setdefault(name, len(buffers))
+    rows: list[object] = [
+        (
+            len(part.given),
+            len(part.made),
+            part.inside_bytes,
+            part.prices,
+        )
+    ]
+    rows += [tuple(keys[key] for key in part.targets.get(name, ())) for name in part.made]
+    for key, options in part.options.items():
+        row: list[object] = [
+            key[1],
+            tuple(sorted(view.free[key[0]])),
+            key[0] in problem.stored,
+            tuple(part.inside.get(key, {}).values()),
+            part.fetched.get(key, 0.0),
+            part.sums.get(key),
+            key in part.inside_reads,
+        ]
+        for option in options:
+            item = option.item
+            payload: tuple[object, ...] = item.payload
+            if item.head == "Read" and item is not INSIDE:
+                payload = (buffers.setdefault(str(payload[0]), len(buffers)), *map(str, payload[1:]))
+            operands = tuple(keys.get(child) for child in option.children)
+            row.append((item.head, item.op, payload, operands, option.own, option.untiled))
+        rows.append(tuple(row))
+    for name, each in part.known.items():
+        places = frozenset((keys[key], each.levels_of(key)) for key in each.able if key in keys)
+        done = tuple(each.once.items()), tuple(each.lacking.items())
+        rows.append((buffers[name], each.kinds, done, places, each.walks))
+    for each in part.groups.values():
+        names = (each.name, *itertools.chain(*each.partial))
+        sizes = tuple(map(len, each.partial))
+        rows.append((sizes, *(buffers.setdefault(name, len(buffers)) for name in names)))
+    for name in list(buffers):
+        buffer = view.buffers[name]
+        ways = (
+            tuple((way.shape, keys.get((way.root, False))) for way in buffer.ways)
+            if name in part.buffers
+            else ()
+        )
+        filled = buffer.arg is None, name in part.rooted
+        rows.append((problem.works.bytes(buffer), *filled, buffer.shape, str(buffer.dtype), ways))
+    return tuple(rows), tuple(keys), tuple(buffers)
