@@ -16,7 +16,8 @@ from ..choice import REDUCING, How, Key, outside
 from ..cost.schedule import Schedule
 from ..problem import Problem
 from ..view import Item
-from .tables import HOWS, Found, Once, Table, fewest, frame_of, table_of, ways_of
+from .frames import frame_of
+from .tables import HOWS, Found, Once, Table, fewest, table_of, ways_of
 
 INSIDE = Item("Read", "inside", ("inside", ()), ())
 """Stands for whatever computes a value of what is given within a kernel, instead of reading it."""

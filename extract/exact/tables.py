@@ -7,13 +7,15 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from ..choice import REDUCING, How, Key, bound_axes, outside
+from ..choice import REDUCING, How, Key, outside
 from ..cost.model import AMOUNTS, Work, amounts_of, work_of
 from ..cost.schedule import Schedule
-from ..problem import Option, Problem
-from ..view import LEVEL, axis_id
+from ..problem import Problem
+
+if TYPE_CHECKING:
+    from .frames import Frame
 
 HOWS: tuple[How, ...] = get_args(How)
 
@@ -76,69 +78,6 @@ Found = tuple[Mapping[tuple[int, How, bool], Sequence[Once]], Sequence[frozenset
 """See ``once`` of :class:`Beneath`; and for each number of sets of names that are barred, the rows that can be had all the same."""
 
 
-class _Framed(NamedTuple):
-    """An option as all tables of the same values have it. ``others``: its operands that are none of them. ``below``, ``only``: see
-    :class:`_Step`."""
-
-    option: Option
-    works: tuple[Work, ...]
-    others: tuple[Key, ...] = ()
-    below: tuple[tuple[int, bool], ...] = ()
-    only: int = 0
-
-
-class Frame(NamedTuple):
-    """What several tables of the same values have in common. ``names``: sets of buffers that are barred one after the other; ``first``:
-    of each of these buffers, the number of its set."""
-
-    keys: Sequence[Key]
-    made: frozenset[Key]
-    names: Sequence[Collection[str]]
-    first: Mapping[str, int]
-    options: Sequence[Sequence[_Framed]]
-
-
-def frame_of(
-    problem: Problem, keys: Sequence[Key], made: frozenset[Key], names: Sequence[Collection[str]]
-) -> Frame:
-    """``keys``: operands first. ``made``: those that are looked at."""
-    place = {key: number for number, key in enumerate(keys)}
-    first: dict[str, int] = {}
-    for number, each in enumerate(names):
-        for name in each:
-            first.setdefault(name, number)
-    found: list[list[_Framed]] = []
-    for number, key in enumerate(keys):
-        framed: list[_Framed] = []
-        for option in problem.options[key]:
-            works = tuple([problem.works.work(key, option.item, how) for how in HOWS])
-            if option.item.head == "Read":
-                framed.append(_Framed(option, works))
-                continue
-            inner = [child for child in option.children if child in place]
-            framed.append(
-                _Framed(
-                    option,
-                    works,
-                    tuple([child for child in option.children if child not in place]),
-                    # of a circle, what comes later is taken for computed
-                    tuple(
-                        [
-                            (place[child], _again(problem, key, option, child))
-                            for child in inner
-                            if place[child] < number
-                        ]
-                    ),
-                    min(
-                        (_only(problem, child, first, len(names)) for child in option.children),
-                        default=len(names),
-                    ),
-                )
-            )
-        found.append(framed)
-    return Frame(keys, made, names, first, found)
-
-
 def table_of(
     problem: Problem,
     frame: Frame,
@@ -180,21 +119,6 @@ def table_of(
             )
         rows.append(_Row(key in frame.made, outside(problem.view.free[key[0]]), tuple(options)))
     return tuple(rows)
-
-
-def _again(problem: Problem, key: Key, option: Option, child: Key) -> bool:
-    """Whether a kernel evaluates an operand wherever it evaluates the value: once for each reduction that binds its axes."""
-    own, bound = problem.view.free[child[0]], frozenset(bound_axes(option.item))
-    inner = {axis for axis in problem.view.free[key[0]] if axis_id(axis) >= LEVEL}
-    return not bound.isdisjoint(own) or inner <= own
-
-
-def _only(problem: Problem, key: Key, first: Mapping[str, int], last: int) -> int:
-    """The last of the sets of names from which a value may be read, if it can only be read; else ``last``."""
-    options = problem.options[key]
-    if any(option.item.head != "Read" for option in options):
-        return last
-    return max((first.get(str(option.item.payload[0]), last) for option in options), default=-1)
 
 
 def _least_read(problem: Problem, key: Key, read: Callable[[str], Once]) -> Once:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -232,6 +234,53 @@ def test_the_bounds_of_many_hold(first: int, target: str) -> None:
     programs += [residual(seed) for seed in range(first, first + 15)]
     programs += [traced(*chained(seed)) for seed in range(first, first + 15)]
     assert sum(hold(program, target) for program in programs) >= 10
+
+
+def mixed(seed: int) -> Program:
+    """Two streams that meet: gates, attention, residual layers, norms, sums over columns; both are outputs."""
+    rng = random.Random(seed)
+    rows, width = rng.choice((1, 8, 16, 33, 64, 128)), rng.choice((1, 16, 32, 64, 96))
+    dtype = rng.choice(("fp16", "bf16", "fp32"))
+    kinds = rng.choices(
+        ("gate", "attention", "cross", "residual", "norm", "scale", "swap", "rows", "columns"),
+        k=rng.randint(2, 4),
+    )
+    needed = {"gate": 2, "residual": 1, "rows": 1}
+    shapes = [(rows, width)] * 2 + [(width, width)] * sum(needed.get(kind, 0) for kind in kinds)
+
+    def function(x: Any, y: Any, *weights: Any) -> Any:
+        rest = iter(weights)
+        for kind in kinds:
+            if kind == "gate":
+                x = (x @ next(rest)).silu() * (y @ next(rest))
+            elif kind == "attention":
+                x = functions.softmax(x @ y.T) @ x
+            elif kind == "cross":
+                x, y = x * y + 1.0, (x - y).exp()
+            elif kind == "residual":
+                y = y + (x @ next(rest)).relu()
+            elif kind == "norm":
+                centred = x - x.sum(axis=1, keepdims=True) * 0.5
+                x = centred * ((centred * centred).sum(axis=1, keepdims=True) + 1.0).rsqrt()
+            elif kind == "scale":
+                y = (y * 0.5).exp()
+            elif kind == "swap":
+                x, y = y, x
+            elif kind == "rows":
+                hidden = (x @ next(rest)).relu()
+                x, y = x + hidden, y * hidden.max(axis=1, keepdims=True)
+            else:
+                y = y - x.sum(axis=0, keepdims=True) * 0.5
+        return x, y
+
+    return tinyc.trace(function, *(tinyc.spec(dtype, shape) for shape in shapes))
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm80", "sm90"])
+@pytest.mark.parametrize("seeds", [range(500, 503), pytest.param(range(503, 530), marks=pytest.mark.slow)])
+def test_the_bounds_of_two_streams_hold(seeds: Sequence[int], target: str) -> None:
+    known = [hold(mixed(seed), target) for seed in seeds]
+    assert sum(known) > len(known) / 2
 
 
 def test_steps_reach_further_with_more_taken_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,90 @@
+"""The values beneath what a part makes, and how each may be had: what several tables (``tables.py``) of them have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from ..choice import Key, bound_axes
+from ..cost.model import Work
+from ..problem import Option, Problem
+from ..view import LEVEL, axis_id
+from .tables import HOWS
+
+
+class _Framed(NamedTuple):
+    """An option as all tables of the same values have it. ``others``: its operands that are none of them. ``below``, ``only``: see
+    ``_Step`` of ``tables.py``."""
+
+    option: Option
+    works: tuple[Work, ...]
+    others: tuple[Key, ...] = ()
+    below: tuple[tuple[int, bool], ...] = ()
+    only: int = 0
+
+
+class Frame(NamedTuple):
+    """What several tables of the same values have in common. ``names``: sets of buffers that are barred one after the other; ``first``:
+    of each of these buffers, the number of its set."""
+
+    keys: Sequence[Key]
+    made: frozenset[Key]
+    names: Sequence[Collection[str]]
+    first: Mapping[str, int]
+    options: Sequence[Sequence[_Framed]]
+
+
+def frame_of(
+    problem: Problem, keys: Sequence[Key], made: frozenset[Key], names: Sequence[Collection[str]]
+) -> Frame:
+    """``keys``: operands first. ``made``: those that are looked at."""
+    place = {key: number for number, key in enumerate(keys)}
+    first: dict[str, int] = {}
+    for number, each in enumerate(names):
+        for name in each:
+            first.setdefault(name, number)
+    found: list[list[_Framed]] = []
+    for number, key in enumerate(keys):
+        framed: list[_Framed] = []
+        for option in problem.options[key]:
+            works = tuple([problem.works.work(key, option.item, how) for how in HOWS])
+            if option.item.head == "Read":
+                framed.append(_Framed(option, works))
+                continue
+            inner = [child for child in option.children if child in place]
+            framed.append(
+                _Framed(
+                    option,
+                    works,
+                    tuple([child for child in option.children if child not in place]),
+                    # of a circle, what comes later is taken for computed
+                    tuple(
+                        [
+                            (place[child], _again(problem, key, option, child))
+                            for child in inner
+                            if place[child] < number
+                        ]
+                    ),
+                    min(
+                        (_only(problem, child, first, len(names)) for child in option.children),
+                        default=len(names),
+                    ),
+                )
+            )
+        found.append(framed)
+    return Frame(keys, made, names, first, found)
+
+
+def _again(problem: Problem, key: Key, option: Option, child: Key) -> bool:
+    """Whether a kernel evaluates an operand wherever it evaluates the value: once for each reduction that binds its axes."""
+    own, bound = problem.view.free[child[0]], frozenset(bound_axes(option.item))
+    inner = {axis for axis in problem.view.free[key[0]] if axis_id(axis) >= LEVEL}
+    return not bound.isdisjoint(own) or inner <= own
+
+
+def _only(problem: Problem, key: Key, first: Mapping[str, int], last: int) -> int:
+    """The last of the sets of names from which a value may be read, if it can only be read; else ``last``."""
+    options = problem.options[key]
+    if any(option.item.head != "Read" for option in options):
+        return last
+    return max((first.get(str(option.item.payload[0]), last) for option in options), default=-1)
