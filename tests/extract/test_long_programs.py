@@ -12,7 +12,8 @@ from tinyc.extract.cost.model import Roofline
 from tinyc.extract.exact.exact import CLOSE, exact
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.greedy import rough
-from tinyc.extract.program import LONG, extract_program
+from tinyc.extract.program import LONG, _begun, extract_program
+from tinyc.extract.regions import build
 
 EFFORT = Effort(600.0, 100_000)
 
@@ -39,6 +40,20 @@ def test_a_long_program_is_not_dearer_than_all_greedy_passes_find(
     assert found.proof.start == pytest.approx(first.seconds)
     assert found.proof.seconds <= greedy.seconds * (1 + 1e-9)
     assert found.proof.gap <= CLOSE
+
+
+def test_a_rough_start_stores_what_it_would_compute_twice() -> None:
+    """And the search may do otherwise: it is of the problem as it was. Before, all greedy passes were made instead."""
+    traced = blocks(1, 32, 64, "fp16")
+    problem, _ = chosen_from(traced, "sm90")
+    first = rough(problem)
+    assert first is not None and build(traced, problem.view, first, problem.rows).repeated
+    begun = _begun(traced, problem, lambda region: None)
+    assert begun is not None
+    choice, extracted, searched = begun
+    assert searched is problem
+    assert not build(traced, problem.view, choice, problem.rows).repeated
+    assert len(extracted.regions) == len(choice.kernels)
 
 
 def test_a_rough_start_that_leaves_large_parts_is_not_searched_from(monkeypatch: pytest.MonkeyPatch) -> None:
