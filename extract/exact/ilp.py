@@ -160,6 +160,9 @@ class _Program:
                 solver.setOptionValue("mip_max_nodes", limits.nodes)
                 self._start(solver, best)
             solver.run()
+            if not fractional and not self._priced(solver):  # seen of HiGHS 1.16 with presolve: cost left out
+                solver.setOptionValue("presolve", "off")
+                solver.run()
             status, info = solver.getModelStatus().name, solver.getInfo()
             if fractional:
                 if status != "kOptimal":
@@ -234,6 +237,12 @@ class _Program:
             solver.setOptionValue(option, value)
         solver.passModel(model)
         return solver
+
+    def _priced(self, solver: Any) -> bool:
+        """Whether a solution costs what the solver says of it; so of none."""
+        values = list(solver.getSolution().col_value)
+        cost = sum(cost * value for cost, value in zip(self.costs, values, strict=False))
+        return not values or abs(cost - solver.getInfo().objective_function_value) <= TOLERANCE
 
     def _integral(self, solver: Any) -> None:
         import highspy

@@ -206,3 +206,9 @@ def _edges(dag: Dag) -> dict[str, frozenset[str]]:
     return {
         name: frozenset(need for node in nodes for need in node.needs) for name, nodes in dag.classes.items()
     }
+
+
+def test_a_solver_that_leaves_a_cost_out_is_asked_again() -> None:
+    """HiGHS 1.16 said of this one, after its presolve, that the optimum costs less than the bound of fractions."""
+    found = solve(random_dag(175, 12), Limits(states=0))
+    assert found is not None and found.optimal and found.cost == pytest.approx(20.0)
