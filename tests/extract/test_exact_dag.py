@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from dag_examples import brute_force, by_order, chain, random_dag
 
@@ -212,3 +215,26 @@ def test_a_solver_that_leaves_a_cost_out_is_asked_again() -> None:
     """HiGHS 1.16 said of this one, after its presolve, that the optimum costs less than the bound of fractions."""
     found = solve(random_dag(175, 12), Limits(states=0))
     assert found is not None and found.optimal and found.cost == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(
+    ("seed", "cost"), [(10_070, 97.06851512662654), (30_041, 82.05999630490363), (43_990, 150.58275307254146)]
+)
+def test_circles_that_are_not_all_of_what_is_taken_are_found(seed: int, cost: float) -> None:
+    """A class can be taken by two nodes, of which one is in a circle: what the other leads to is not all there is. And
+    where there are more circles than could be forbidden one at a time, the classes get places. (The costs: CBC's.)"""
+    dag = random_dag(seed, 40)
+    found = solve(dag, Limits(states=0))
+    assert found is not None and valid(dag, found.solution)
+    assert found.optimal and found.cost == pytest.approx(cost)
+
+
+def test_solving_writes_nothing_to_standard_output() -> None:
+    """Of a process of its own: a solver's banner comes from C, and once (HiGHS 1.16.0)."""
+    text = (
+        "from tinyc.extract.exact.dag import Dag, Node\nfrom tinyc.extract.exact.ilp import Limits, solve\n"
+        "classes = {'a': [Node(1.0, ('b',)), Node(3.0)], 'b': [Node(1.0, ('a',)), Node(3.0)]}\n"
+        "assert solve(Dag(classes, ('a', 'b')), Limits(states=0)).cost == 4.0"
+    )
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
