@@ -59,9 +59,15 @@ def extract(problem: Problem, shares: Mapping[str, int] | None = None) -> Soluti
     return None if best is None else Solution(best, shares)
 
 
-def rough(problem: Problem) -> Choice | None:
-    """What the first passes find, for a search to begin with that finds better; None as of :func:`extract`."""
-    return _without_streams(problem)[1] if _known(problem) else None
+def rough(problem: Problem) -> tuple[Problem, Choice | None]:
+    """What the first passes find, for a search to begin with that finds better, and the problem without the Streams that did not
+    pay in it; None as of :func:`extract`."""
+    return _without_streams(problem) if _known(problem) else (problem, None)
+
+
+def rougher(problem: Problem) -> Choice | None:
+    """What one pass finds, of a problem with buffers for all outputs."""
+    return Pass(problem).solve()
 
 
 def _known(problem: Problem) -> bool:

@@ -16,7 +16,7 @@ from .chosen import ChosenClass, chosen_classes
 from .cost.model import CostModel
 from .exact.exact import CLOSE, exact
 from .exact.proof import GREEDY, Effort, Proof, unproven
-from .greedy import extract, improve, rough
+from .greedy import extract, improve, rough, rougher
 from .problem import Problem
 from .regions import Built, build
 from .report.decisions import Deferred, Known, Later, decide, no_decisions
@@ -129,9 +129,8 @@ def extract_program(
 def _begun(program: Program, problem: Problem, wrong: Legality) -> tuple[Choice, Extracted, Problem] | None:
     """What the search begins with where a program is long: what the first passes find; None where that cannot be built. What they had
     to store need not be stored in what the search finds."""
-    within = problem
+    within, choice = rough(problem)
     for _ in range(MAX_STORING_ROUNDS):
-        choice = rough(within)
         if choice is None:
             return None
         built = build(program, problem.view, choice, problem.rows)
@@ -139,7 +138,7 @@ def _begun(program: Program, problem: Problem, wrong: Legality) -> tuple[Choice,
         if stricter is None:
             right = not built.repeated | built.compared and not any(map(wrong, built.extracted.regions))
             return (choice, built.extracted, problem) if right else None
-        within = stricter
+        within, choice = stricter, rougher(stricter)
     return None
 
 
