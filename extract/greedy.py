@@ -62,12 +62,23 @@ def extract(problem: Problem, shares: Mapping[str, int] | None = None) -> Soluti
 def rough(problem: Problem) -> tuple[Problem, Choice | None]:
     """What the first passes find, for a search to begin with that finds better, and the problem without the Streams that did not
     pay in it; None as of :func:`extract`."""
-    return _without_streams(problem) if _known(problem) else (problem, None)
+    if not _known(problem):
+        return problem, None
+    problem, first = _without_streams(problem)
+    return problem, _again(problem, first)
 
 
 def rougher(problem: Problem) -> Choice | None:
-    """What one pass finds, of a problem with buffers for all outputs."""
-    return Pass(problem).solve()
+    """What two passes find, of a problem with buffers for all outputs."""
+    return _again(problem, Pass(problem).solve())
+
+
+def _again(problem: Problem, first: Choice | None) -> Choice | None:
+    """The better of a choice and one in which what it fills is free."""
+    if first is None:
+        return None
+    second = Pass(problem, _filled(first)).solve()
+    return first if second is None or second.seconds > first.seconds else second
 
 
 def _known(problem: Problem) -> bool:

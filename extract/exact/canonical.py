@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 from ..choice import Key
 from ..problem import Problem
 from .inside import INSIDE
@@ -50,9 +48,11 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
         done = tuple(each.once.items()), tuple(each.lacking.items())
         rows.append((buffers[name], each.kinds, done, places, each.walks))
     for each in part.groups.values():
-        names = (each.name, *itertools.chain(*each.partial))
-        sizes = tuple(map(len, each.partial))
-        rows.append((sizes, *(buffers.setdefault(name, len(buffers)) for name in names)))
+        row = [buffers.setdefault(each.name, len(buffers))]
+        for names in each.partial:  # sets: the order of names is that of their text
+            known = sorted(names, key=lambda name: buffers.get(name, len(buffers)))
+            row.append(tuple([buffers.setdefault(name, len(buffers)) for name in known]))
+        rows.append(tuple(row))
     for name in list(buffers):
         buffer = view.buffers[name]
         ways = (

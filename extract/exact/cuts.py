@@ -85,23 +85,29 @@ def _alike(problem: Problem, found: Sequence[Cut]) -> list[Cut]:
 
 
 def joined(at: Sequence[Cut], sizes: Sequence[int], most: int) -> list[Cut]:
-    """The cuts without those beside parts of few options, where such a part and its neighbour are like no others: what is lost at
-    a cut is hardly worth it. ``sizes``: options of each part; ``most``: of what is put together."""
-    count = Counter(sizes)
+    """The cuts without those beside parts of few options: what is lost at a cut is hardly worth it. Such a part is put together with
+    a neighbour, wherever there are two like them, so that equal layers stay equal; or there, if both are like no others.
+    ``sizes``: options of each part; ``most``: of what is put together."""
     groups = [([number], size) for number, size in enumerate(sizes)]  # parts that are one, and their options
-    alone = [count[size] == 1 for size in sizes]
     while True:
-        pairs = [
-            (one[1] + two[1], number)
-            for number, (one, two) in enumerate(itertools.pairwise(groups))
-            if min(one[1], two[1]) <= FEW and one[1] + two[1] <= most
-            if all(alone[part] for part in (*one[0], *two[0]))
+        count = Counter(size for _, size in groups)
+        pairs = Counter((one, two) for (_, one), (_, two) in itertools.pairwise(groups))
+        able = [
+            (-times, one + two, one, two)
+            for (one, two), times in pairs.items()
+            if min(one, two) <= FEW and one + two <= most and one != two
+            if times > 1 or count[one] == count[two] == 1
         ]
-        if not pairs:
+        if not able:
             break
-        _, number = min(pairs)
-        one, two = groups[number : number + 2]
-        groups[number : number + 2] = [([*one[0], *two[0]], one[1] + two[1])]
+        _, size, *pair = min(able)
+        together: list[tuple[list[int], int]] = []
+        for numbers, each in groups:
+            if together and [together[-1][1], each] == pair:
+                together[-1] = ([*together[-1][0], *numbers], size)
+            else:
+                together.append((numbers, each))
+        groups = together
     return [at[parts[0] - 1] for parts, _ in groups[1:]]
 
 

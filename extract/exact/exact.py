@@ -44,8 +44,12 @@ APART = 1_000
 CLOSE = 0.04
 """A gap of a program in parts with which the search is content."""
 
-LARGE = 500
+LARGE = 800
 """Options of a part from which on a search that only tries its start leaves it."""
+
+LEVELLED = 400
+"""Options of a part up to which it is looked at with more levels, where that was not done from the start: of larger ones there are
+so many levels that it takes long, and little was gained by it."""
 
 TOGETHER = 300
 """Options of a part that is put together of others, at most."""
@@ -117,12 +121,12 @@ def _searched(
             choice = assembled(problem, {kernel.buffer.cls: kernel for kernel in best.kernels} | held)
             if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
                 best = choice
-        if meter.limit or bound >= best.seconds * (1 - enough):
+        if meter.limit or bound >= best.seconds * (1 - enough) or plain is not None:
             break
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound)
         if len(kept) < len(at):
             at = kept
-        elif loosely and not further:
+        elif loosely and not further and all(len(part.options) <= LEVELLED for part in division):
             further = True
         elif loosely and problem.size <= APART:
             loosely = False
@@ -214,7 +218,7 @@ def _unused(
         for each, before, after in zip(answers, [(), *states], states, strict=False):
             kept.update(each.part.made)
             if each.solved is not None:
-                kept.update(each.solved.filled(each.buffers, (before, after), most))
+                kept.update(each.solved.filled(each.buffers, (before, after), most, filled))
     return frozenset(
         name for name, buffer in problem.view.buffers.items() if buffer.arg is None and name not in kept
     )

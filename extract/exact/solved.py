@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..choice import Kernel, Key
@@ -31,6 +31,9 @@ from .worth import Worth
 
 WHOLE = 20_000
 """Partial kernels of the searches of one part at most, where those that need more are left for some with more buffers taken as one."""
+
+ALIKE = 4
+"""Buffers taken as one that are all looked at in a search for kernels, where some of them are known to do."""
 
 TRIAL = 1_000
 """Of the first search for a buffer's kernels, which is to find some of the best."""
@@ -110,11 +113,15 @@ class Solved:
             found[picked.name] = kernel
         return found
 
-    def filled(self, buffers: Sequence[str], ends: Ends, most: float) -> list[str]:
+    def filled(
+        self, buffers: Sequence[str], ends: Ends, most: float, known: Collection[str]
+    ) -> Iterator[str]:
         """The buffers that are filled in the solution of a bound, or one that costs no more than ``most`` seconds beside it, and what
-        is taken as they are."""
-        near = self.bounds.near(ends, most)
-        return [buffers[number] for name in near for number in self.alike[self.number[name]]]
+        is taken as they are; of many, those that are ``known`` to do."""
+        for name in self.bounds.near(ends, most):
+            alike = [buffers[number] for number in self.alike[self.number[name]]]
+            able = [each for each in alike if each in known]
+            yield from able if able and len(alike) > ALIKE else alike
 
     def picked(
         self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str], ends: Ends

@@ -35,7 +35,7 @@ def test_a_long_program_is_not_dearer_than_all_greedy_passes_find(
     assert problem.size > LONG
     found = extract_program(traced, saturated(traced, target), Roofline(hardware(target)), effort=EFFORT)
     assert found.proof is not None
-    first = rough(problem)
+    _, first = rough(problem)
     assert first is not None
     assert found.proof.start == pytest.approx(first.seconds)
     assert found.proof.seconds <= greedy.seconds * (1 + 1e-9)
@@ -46,7 +46,7 @@ def test_a_rough_start_stores_what_it_would_compute_twice() -> None:
     """And the search may do otherwise: it is of the problem as it was. Before, all greedy passes were made instead."""
     traced = blocks(1, 32, 64, "fp16")
     problem, _ = chosen_from(traced, "sm90")
-    first = rough(problem)
+    _, first = rough(problem)
     assert first is not None and build(traced, problem.view, first, problem.rows).repeated
     begun = _begun(traced, problem, lambda region: None)
     assert begun is not None
@@ -60,7 +60,7 @@ def test_a_rough_start_that_leaves_large_parts_is_not_searched_from(monkeypatch:
     monkeypatch.setattr("tinyc.extract.exact.exact.LARGE", 100)
     traced = blocks(4, 64, 128, "fp16")
     problem, greedy = chosen_from(traced, "sm80")
-    start = rough(problem)
+    _, start = rough(problem)
     assert start is not None
     assert start.seconds > 1.3 * greedy.seconds
     choice, proof = exact(problem, start, EFFORT, hasty=True)
