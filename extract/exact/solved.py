@@ -35,6 +35,9 @@ WHOLE = 20_000
 ALIKE = 4
 """Buffers taken as one that are all looked at in a search for kernels, where some of them are known to do."""
 
+MANY = 8
+"""Parts of a program of which one like no other matters little: if its first search fails, the one that is sure to end is next."""
+
 TRIAL = 1_000
 """Of the first search for a buffer's kernels, which is to find some of the best."""
 
@@ -171,7 +174,8 @@ def answered(
     for number in sorted(range(len(forms)), key=lambda number: -shares[number]):
         name, (_, keys, buffers) = names[number], forms[number]
         if known.get(name) is None and not meter.limit:
-            known[name] = _solved(hosts, division[number], keys, buffers, meter, loosely, merges)
+            lone = count[name] == 1 and len(division) >= MANY
+            known[name] = _solved(hosts, division[number], keys, buffers, meter, loosely, merges, lone)
     return [
         Answer(part, keys, buffers, known.get(name))
         for part, (_, keys, buffers), name in zip(division, forms, names, strict=True)
@@ -186,13 +190,14 @@ def _solved(
     meter: Meter,
     loosely: bool,
     merges: bool,
+    lone: bool,
 ) -> Solved | None:
-    """The part's cheapest kernels; None where too little is left to look for them."""
+    """The part's cheapest kernels; None where too little is left to look for them. ``lone``: of many parts, none is like it."""
     weighed: tuple[dict[str, Columns], dict[str, float]] | None = None
     ways = (None, *MERGINGS) if merges else (None,)
     # what is merged gives no kernels: where some parts are, the others need none either
     first = max(meter.merging.get(len(part.buffers), 0), int(any(meter.merging.values()))) if merges else 0
-    for tried in range(first, len(ways)):
+    for tried in sorted({first, len(ways) - 1}) if lone else range(first, len(ways)):
         scope = Scope(hosts.problem, part, loosely, hosts, ways[tried])
         whole = WHOLE if tried < len(ways) - 1 else float("inf")
         weighed = _weighed(scope, meter, whole)

@@ -98,11 +98,17 @@ def between(sizes: list[int]) -> list[Cut]:
         ([79, 143, 60, 231, 267, 231, 267], ["b0", "b2", "b3", "b4", "b5"]),  # 143 + 60; 79 is not small
         ([60, 250, 240, 230], ["b0", "b1", "b2"]),  # 310 are too many
         ([40, 40, 40, 40], ["b0", "b1", "b2"]),  # equal layers stay apart
+        # 43 and 97 in all layers, and what is left at the end; 86 + 43 are as few, but not in each layer
+        (
+            [166, 86, 43, 97, 199, 43, 97, 243, 43, 97, 199, 43, 89],
+            ["b0", "b1", "b3", "b4", "b6", "b7", "b9", "b10"],
+        ),
+        ([60, 250, 60, 250, 60, 250], ["b0", "b1", "b2", "b3", "b4"]),  # 310 are too many
         ([50, 200], []),
         ([300], []),
     ],
 )
-def test_small_parts_that_are_like_no_other_are_put_together(sizes: list[int], kept: list[str]) -> None:
+def test_small_parts_are_put_together_with_their_neighbours(sizes: list[int], kept: list[str]) -> None:
     assert [cut.names[0] for cut in joined(between(sizes), sizes, 300)] == kept
 
 

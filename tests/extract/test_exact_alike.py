@@ -1,0 +1,87 @@
+"""What equal parts have in common, and which of the buffers that are as good are looked at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kernel_examples import chosen_from
+
+import tinyc
+from tinyc.bench.programs import transformer
+from tinyc.extract.exact import solved
+from tinyc.extract.exact.canonical import canonical
+from tinyc.extract.exact.cuts import cuts
+from tinyc.extract.exact.hosts import Hosts
+from tinyc.extract.exact.mates import regular
+from tinyc.extract.exact.merged import MERGINGS
+from tinyc.extract.exact.parts import Part, parts
+from tinyc.extract.exact.proof import Effort
+from tinyc.extract.exact.scope import Scope
+from tinyc.extract.exact.solved import ALIKE, Meter, Solved
+from tinyc.extract.greedy import rough
+from tinyc.extract.problem import Problem
+
+
+@pytest.fixture(scope="module")
+def division() -> tuple[Problem, list[Part]]:
+    function, shapes = transformer(4, 128, 256)
+    program = tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})
+    problem, _ = chosen_from(program, "sm80")
+    _, start = rough(problem)
+    assert start is not None
+    found, _ = parts(problem, cuts(problem, regular(problem, start)), True, True)
+    return problem, found
+
+
+def test_sets_of_buffers_have_no_order(division: tuple[Problem, list[Part]]) -> None:
+    """Theirs was that of their names, and so equal layers with other names were solved again."""
+    problem, found = division
+    several = 0
+    for part in found:
+        turned = {
+            name: replace(group, partial=tuple(names[::-1] for names in group.partial))
+            for name, group in part.groups.items()
+        }
+        several += any(len(names) > 1 for group in part.groups.values() for names in group.partial)
+        assert canonical(problem, part) == canonical(problem, replace(part, groups=turned))
+    assert several
+
+
+def test_of_many_buffers_that_are_as_good_those_known_to_do_are_looked_at() -> None:
+    buffers = [f"b{number}" for number in range(ALIKE + 3)]
+
+    class Bounds:
+        def near(self, ends: Any, most: float) -> list[str]:
+            return ["b0", f"b{ALIKE + 1}"]
+
+    many, few = list(range(ALIKE + 1)), [ALIKE + 1, ALIKE + 2]
+    numbers = {name: number for number, name in enumerate(buffers)}
+    each = Solved(Bounds(), numbers, {}, 0.0, {}, False, {0: many, ALIKE + 1: few}, True)  # type: ignore[arg-type]
+    ends = ((), ())
+    assert set(each.filled(buffers, ends, 0.0, ())) == set(buffers)
+    assert set(each.filled(buffers, ends, 0.0, ("b2", "b3"))) == {"b2", "b3", *buffers[-2:]}
+    assert set(each.filled(buffers, ends, 0.0, buffers[-1:])) == set(buffers)  # few are all looked at
+
+
+@pytest.mark.parametrize("lone", [True, False])
+def test_a_part_like_no_other_goes_on_to_what_is_sure_to_end(
+    monkeypatch: pytest.MonkeyPatch, division: tuple[Problem, list[Part]], lone: bool
+) -> None:
+    problem, found = division
+    part = found[1]
+    _, keys, buffers = canonical(problem, part)
+    tried: list[float] = []
+    weighed = solved._weighed
+
+    def noted(scope: Scope, meter: Meter, whole: float) -> Any:
+        tried.append(whole)
+        return weighed(scope, meter, whole)
+
+    monkeypatch.setattr(solved, "_weighed", noted)
+    monkeypatch.setattr(solved, "WHOLE", 1)
+    meter = Meter(Effort(600.0, 100_000))
+    answer = solved._solved(Hosts(problem), part, keys, buffers, meter, True, True, lone)
+    assert answer is not None and answer.merged
+    assert tried == [1.0] * (1 if lone else len(MERGINGS)) + [float("inf")]
