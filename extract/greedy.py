@@ -64,21 +64,14 @@ def rough(problem: Problem) -> tuple[Problem, Choice | None]:
     pay in it; None as of :func:`extract`."""
     if not _known(problem):
         return problem, None
-    problem, first = _without_streams(problem)
-    return problem, _again(problem, first)
+    first = Pass(problem).solve()
+    return (problem, None) if first is None else _without_streams(problem, _filled(first))
 
 
 def rougher(problem: Problem) -> Choice | None:
     """What two passes find, of a problem with buffers for all outputs."""
-    return _again(problem, Pass(problem).solve())
-
-
-def _again(problem: Problem, first: Choice | None) -> Choice | None:
-    """The better of a choice and one in which what it fills is free."""
-    if first is None:
-        return None
-    second = Pass(problem, _filled(first)).solve()
-    return first if second is None or second.seconds > first.seconds else second
+    first = Pass(problem).solve()
+    return None if first is None else Pass(problem, _filled(first)).solve()
 
 
 def _known(problem: Problem) -> bool:
@@ -86,19 +79,20 @@ def _known(problem: Problem) -> bool:
     return all(output in problem.view.buffers for output in problem.view.graph.outputs)
 
 
-def _without_streams(problem: Problem) -> tuple[Problem, Choice | None]:
-    """``problem`` less the Streams that make the program of one pass dearer, and that program. A pass looks at one value at a time, and takes
-    a Stream for what it alone would cost: that all of a softmax is cheaper in other kernels, it does not see."""
+def _without_streams(problem: Problem, paid: frozenset[str] = frozenset()) -> tuple[Problem, Choice | None]:
+    """``problem`` less the Streams that make the program of one pass dearer, in which the buffers ``paid`` are free, and that program. A
+    pass looks at one value at a time, and takes a Stream for what it alone would cost: that all of a softmax is cheaper in other
+    kernels, it does not see."""
     scores: dict[Hashable, set[str]] = {}
     for cls, _ in problem.order:
         for item in problem.view.items.get(cls, ()):
             if item.head == "Stream":
                 rows = sorted(map(axis_extent, problem.view.free[item.children[0]]))
                 scores.setdefault((*item.payload, *rows), set()).add(cls)
-    best = Pass(problem).solve()
+    best = Pass(problem, paid).solve()
     for classes in scores.values():
         other = problem.barring(frozenset(classes))
-        choice = Pass(other).solve()
+        choice = Pass(other, paid).solve()
         if best is not None and choice is not None and choice.seconds < best.seconds * (1 - TIE):
             problem, best = other, choice
     return problem, best
