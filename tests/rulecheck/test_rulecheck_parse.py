@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tinyc.egraph.rulefiles import list_rules, load_rules
+from tinyc.egraph.rulefiles import list_rules, load_rules, texts_of
 from tinyc.egraph.vocabulary import VOCABULARY
 from tinyc.ir.diagnostics import TinycError
 from tinyc.rulecheck import predicates
-from tinyc.rulecheck.check import check_text, load_base
+from tinyc.rulecheck.check import check_rules, check_text, load_base
 from tinyc.rulecheck.parse import Call, Lit, Rule, Schema, Var, declare, read, rules_of, variables
 from tinyc.rulecheck.plan import expand
 from tinyc.rulecheck.primitives import LIMIT, Fails, compute
@@ -150,3 +152,66 @@ def test_primitives_are_the_engines() -> None:
     ):
         with pytest.raises(Fails):
             of(str(head), *args)
+
+
+# ---- constants -----------------------------------------------------------------------------------------------------------
+
+NUMERALS = {
+    ("i32", "-1"): 4294967295,
+    ("i32", "-2147483648"): 2147483648,
+    ("i32", "4294967295"): 4294967295,
+    ("fp32", "0.5"): 1056964608,
+    ("fp32", "-1.0"): 3212836864,
+    ("fp32", "-0.0"): 2147483648,
+    ("fp32", "3e38"): 2137108966,
+    ("fp32", "1e-45"): 1,
+    ("fp16", "-65504.0"): 64511,
+    ("fp16", ".1"): 11878,
+    ("bf16", "2.5e2"): 17274,
+    ("bool", "1"): 1,
+}
+"""What a constant is spelled as, and its bits."""
+
+
+@pytest.mark.parametrize(("dtype", "literal"), NUMERALS)
+def test_a_number_stands_for_its_bits(dtype: str, literal: str, tmp_path: Path) -> None:
+    """In files, for the engine and the checker alike: `x == c` of a constant has instances whatever the constant is."""
+    path = tmp_path / "constant.egg"
+    path.write_text(
+        f"""(ruleset constant)
+(in-phase "constant" "algebra" "EXACT" "on")
+; c != x == x != c, (Const "{dtype}" {literal})
+(rewrite (Binary "CMPNE" (Const "{dtype}" {literal}) x) (Binary "CMPNE" x (Const "{dtype}" {literal})) :ruleset constant :name "constant/turned")
+(rewrite (TBinary "CMPNE" (Imm "{dtype}" {literal}) x) (TBinary "CMPEQ" x (Imm "{dtype}" {literal})) :ruleset constant :name "constant/wrong")
+"""
+    )
+    texts = texts_of([path])
+    assert f'(Const "{dtype}" {NUMERALS[dtype, literal]}) x)' in texts[0]
+    assert f'x != c, (Const "{dtype}" {literal})' in texts[0]  # comments stay
+    turned, wrong = check_rules([path], only=["constant"])
+    assert turned.sound and turned.instances >= 40, turned
+    assert wrong.verdict == "unsound", wrong
+
+
+@pytest.mark.parametrize(
+    ("dtype", "literal"),
+    [
+        ("i32", "-2147483649"),
+        ("i32", "4294967296"),
+        ("fp16", "-1"),
+        ("fp16", "65536"),
+        ("bf16", "-1"),
+        ("bool", "2"),
+    ],
+)
+def test_what_are_no_bits_is_said(dtype: str, literal: str) -> None:
+    text = f'(rewrite (Binary "MUL" x (Const "{dtype}" {literal})) x :ruleset identity :name "mine/a")'
+    (found,) = check_text(text, BASE)
+    assert found.verdict == "error" and f"{literal} are no bits of {dtype}" in found.why
+
+
+@pytest.mark.parametrize(("dtype", "literal"), [("fp16", "7e4"), ("i32", "1.5"), ("bool", "0.5")])
+def test_a_number_that_its_dtype_does_not_hold_is_said(dtype: str, literal: str) -> None:
+    text = f'(rewrite (Binary "MAX" x (Const "{dtype}" {literal})) x :ruleset identity :name "mine/a")'
+    (found,) = check_text(text, BASE)
+    assert found.verdict == "error" and f"{literal} is a floating-point number" in found.why

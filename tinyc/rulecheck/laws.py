@@ -13,6 +13,7 @@ from tinyc.ir.dtypes import DType
 from .atoms import Arg, Atom, Atoms, signature
 from .growth import grows
 from .parse import Call, Lit, Pattern, Rule, Schema, calls, variables
+from .types import misspelt
 
 MAX_CONSTRUCTORS = 4
 """On a left-hand side (rules/README.md, law 5)."""
@@ -75,6 +76,7 @@ def broken(written: Written, schema: Schema) -> Iterator[tuple[str, str]]:
         yield from (("no-guard", why) for why in _guards(written, schema))
     misfits = list(_misfits(rule, schema))
     yield from (("refused", why) for why in misfits)
+    yield from (("misspelt", why) for why in misspelt((*rule.body, *rule.actions)))
     if not misfits and grows(written.atoms, schema):
         yield "grows", "it matches what it makes, larger each time: on its own it never ends"
     for name in variables((*rule.body, *rule.actions)):

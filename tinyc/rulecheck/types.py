@@ -10,7 +10,7 @@ from tinyc.ir.dtypes import DType
 from tinyc.ir.infer import computes
 from tinyc.ir.tiny import BINARY, COMPARE, REDUCE_OPS, UNARY
 
-from .context import DTYPES
+from .context import BITS, DTYPES
 from .parse import Call, Lit, Pattern, Schema, Var, calls
 from .predicates import PREDICATES
 from .primitives import Fails
@@ -26,7 +26,8 @@ _TYPED = ("Expr", "Tensor", "Buf")
 
 
 def misspelt(patterns: Sequence[Pattern]) -> Iterator[str]:
-    """Words in the place of an operator or dtype that name none: what speaks of them matches nothing."""
+    """Words in the place of an operator or dtype that name none, and bits that no constant has: what speaks of them matches
+    nothing."""
     for call in (call for part in patterns for call in calls(part)):
         first = call.args[0] if call.args else None
         if isinstance(first, Lit) and isinstance(first.value, str):
@@ -35,11 +36,24 @@ def misspelt(patterns: Sequence[Pattern]) -> Iterator[str]:
                 yield f'"{first.value}" is no operator of {call.head}'
             if (call.head, 0) in _NAMED and first.value not in DTYPES:
                 yield f'"{first.value}" is no dtype'
+            elif call.head in ("Const", "Imm"):
+                yield from _no_bits(first.value, call.args[1:])
         if call.head == "=" and any(
             isinstance(each, Call) and each.head in ("dtype", "dtype-of") for each in call.args
         ):
             said = (each.value for each in call.args if isinstance(each, Lit))
             yield from (f'"{each}" is no dtype' for each in said if each not in DTYPES)
+
+
+def _no_bits(dtype: str, args: Sequence[Pattern]) -> Iterator[str]:
+    for each in args:
+        if isinstance(each, Lit) and not (type(each.value) is int and 0 <= each.value < 1 << BITS[dtype]):
+            number = (
+                ""
+                if dtype == "bool"
+                else f"; a number has a {'sign' if dtype == 'i32' else 'decimal point'}, and is not too large"
+            )
+            yield f"{each} are no bits of {dtype}, which go up to {(1 << BITS[dtype]) - 1}{number}"
 
 
 class NoTypes(Exception):
