@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tinyc.ir.dtypes import DType, to_bits
 
-from .context import INFINITY, PRIME, Reject
+from .context import BITS, INFINITY, PRIME, Reject
 from .steps import Step
 from .term import lit
 from .wanted import extent_wanted, place_wanted
@@ -42,10 +42,12 @@ def bits_for(attempt: Attempt, dtype: str) -> int:
     rng = attempt.rng
     if dtype == "bool":
         return rng.randint(0, 1)
+    if rng.random() < 0.08:
+        return rng.getrandbits(BITS[dtype])
     if dtype == "i32":
         return rng.choice((0, 1, 2, 3, 7, (1 << 32) - 1, (1 << 31) - 1, 1 << 31))
     if rng.random() < 0.2:
-        return to_bits(rng.choice((0.0, -0.0, 1.0, math.inf, -math.inf, math.nan)), DType(dtype))
+        return to_bits(rng.choice((0.0, -0.0, 1.0, math.inf, -math.inf, math.nan, -math.nan)), DType(dtype))
     if rng.random() < 0.4:
         return to_bits(rng.choice((-1, 1)) * 2.0 ** rng.randint(-14, 14), DType(dtype))
     if dtype == "fp32" and rng.random() < 0.3:
