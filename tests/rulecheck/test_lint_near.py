@@ -39,6 +39,10 @@ CLEAN: dict[str, str] = {
     "four constructors": "; a == b, generic\n"
     + rule('(Unary "SIN" (Unary "SQRT" (Unary "SIN" (Unary "LOG2" x))))', '(Unary "LOG2" x)'),
     "no-guard": "; sin(-x) == -sin(x)\n" + ODD.format(' :when ((= "fp32" (dtype-of x)))'),
+    "a dtype that a stream has": "; stream(s, w) + stream(s, v) == stream(s, w + v)\n"
+    + rule('(Binary "ADD" (Stream k s w c) (Stream k s v c))', '(Stream k s (Binary "ADD" w v) c)'),
+    "conditions are bool": "; l <= i < h and m <= i < n == max(l, m) <= i < min(h, n)\n"
+    + rule('(Binary "MIN" (Within i l h) (Within i m n))', "(Within i (max l m) (min h n))"),
     "a rank that is looked at": "; x[i, ..] == flip(x)[0, ..]\n"
     + rule("(At (Flip t a) ix)", "(At t (vec-of (Lit 0)))", " :when ((= 1 (vec-length ix)))"),
     "grows": "; sin(sin(x)) == sin(x), generic: it matches what it makes, which is smaller\n"

@@ -55,7 +55,7 @@ STYLES = ("special", "ordinary", "close", "integers", "far", "nonfinite", "near"
 
 class Bits(Domain):
     """``style``: "special" draws from :func:`specials`, and any bits; "ordinary" between 2^-9 and 2^9 with some zeros
-    and equal values; "near" are ``numbers`` and their neighbours, beside special values; "close" all within a few per cent of one number, where differences cancel; "integers" small ones; "wide" as "ordinary", with any integers; "far" near the largest of a narrow dtype; "nonfinite" between 2^-3 and 2^3 with
+    and equal values; "near" are ``numbers`` and their neighbours, beside special values; "close" all within a few per cent of one number, where differences cancel; "integers" small ones; "wide" as "ordinary", with any integers; "far" about the largest of fp16; "nonfinite" between 2^-3 and 2^3 with
     one infinity or NaN in half of the samples."""
 
     def __init__(self, seed: str, style: str, samples: int, numbers: tuple[float, ...] = ()) -> None:
@@ -100,8 +100,12 @@ class Bits(Domain):
             )
             nearby = np.exp2(-rng.uniform(4, 16, shape)) * sign
             x = common.reshape(-1, *[1] * (len(shape) - 1)) * (1 + nearby)
-        elif self.style == "far" and dtype == "fp16":
-            x = sign * rng.uniform(2.0**14, 65000.0, shape)
+        elif self.style == "far":
+            x = sign * (
+                rng.uniform(2.0**14, 65000.0, shape)
+                if dtype == "fp16"
+                else np.exp2(rng.uniform(14, 18, shape))
+            )
         else:
             far = 3 if self.style == "nonfinite" else 9
             x = sign * np.exp2(rng.uniform(-far, far, shape))

@@ -16,6 +16,9 @@ ROUNDING_TF32 = 2.0**-11
 ROUNDING = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
 TINY = {"fp32": 2.0**-149, "fp16": 2.0**-24, "bf16": 2.0**-133}
 
+ON_PURPOSE = 0.25
+"""Of the error that a cast makes: other casts may make twice as much (a bound counts eight times), and no cast to fewer digits."""
+
 
 _SMOOTH: dict[str, Callable[[Array], Array]] = {
     "EXP2": np.exp2,
@@ -108,7 +111,7 @@ class Bounds(Domain):
             return x.astype(np.complex128)
         if to == "i32":
             return _with_error(np.trunc(x.real), x.imag)
-        return _rounded(x.real, x.imag, to)
+        return _rounded(x.real, x.imag, to, ON_PURPOSE)
 
 
 def _with_error(value: Array, error: Array) -> Array:
@@ -131,13 +134,13 @@ def _product(a: Array, b: Array) -> Array:
     return found
 
 
-def _rounded(value: Array, error: Array, dtype: str) -> Array:
+def _rounded(value: Array, error: Array, dtype: str, share: float = 1.0) -> Array:
     if dtype == "i32":
         return _with_error(_wrapped(value), error)
     size = np.abs(value)
     least, most = (2.0**-14, 65504.0) if dtype == "fp16" else (2.0**-126, 2.0**127)
     lost = (size > most) | ((size < least) & (value != 0)) | np.isnan(value)
-    return _with_error(value, np.where(lost, np.inf, error + ROUNDING[dtype] * size + TINY[dtype]))
+    return _with_error(value, np.where(lost, np.inf, error + share * (ROUNDING[dtype] * size + TINY[dtype])))
 
 
 def extreme(value: Array) -> Array:

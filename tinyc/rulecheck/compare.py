@@ -350,7 +350,7 @@ def _bounded(world: World, a: Term, b: Term) -> Outcome | None:
         return None  # a constant alone does that: the bound's condition holds of no value
     why = "one side is finite and the other is not"
     found = _hold(world, Bits(world.seed, "nonfinite", 96), a, b, _both_finite)
-    if found is None and any(_dtype(world, each) == "fp16" for each in _leaves(world, a, b)):
+    if found is None and any(_dtype(world, each) == "fp16" for each in (*walk(a), *walk(b))):
         bits = Bits(world.seed, "far", 96)
         true, _ = world.evaluator(Bounds(bits), a, b).value(a)
         found = _hold(world, bits, a, b, lambda x, y: _both_finite(x, y) | ~np.isfinite(true.imag))
