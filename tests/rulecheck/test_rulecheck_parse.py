@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from tinyc.egraph.numerals import with_bits, with_numbers
 from tinyc.egraph.rulefiles import list_rules, load_rules, texts_of
 from tinyc.egraph.vocabulary import VOCABULARY
 from tinyc.ir.diagnostics import TinycError
@@ -191,6 +193,24 @@ def test_a_number_stands_for_its_bits(dtype: str, literal: str, tmp_path: Path) 
     turned, wrong = check_rules([path], only=["constant"])
     assert turned.sound and turned.instances >= 40, turned
     assert wrong.verdict == "unsound", wrong
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16", "i32", "bool"])
+def test_what_is_shown_of_a_constant_is_read_as_its_bits(dtype: str) -> None:
+    width = {"fp32": 32, "i32": 32, "bool": 1}.get(dtype, 16)
+    drawn = Random(dtype)
+    for bits in (0, 1, (1 << width) - 1, *(drawn.getrandbits(width) for _ in range(2000))):
+        text = f'(Const "{dtype}" {bits})'
+        assert with_bits(with_numbers(text)) == text
+
+
+def test_a_counterexample_shows_numbers() -> None:
+    """Bits stay where no number spells them, as those of infinity."""
+    text = '(rewrite (Binary "MAX" x (Const "fp32" 1120403456)) (Binary "MAX" x (Const "fp32" {})) :ruleset identity :name "mine/a")'
+    for bits, shown in ((3267887104, "-100.0"), (4286578688, "4286578688")):
+        (found,) = check_text(text.format(bits), BASE)
+        assert found.why.startswith(f'_root == (Binary "MAX" x (Const "fp32" {shown}))')
+    assert with_numbers('(Imm "i32" 4294967295)') == '(Imm "i32" -1)'
 
 
 @pytest.mark.parametrize(
