@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tinyc.ir import tiny
 from tinyc.ir.dtypes import DType
@@ -93,17 +93,16 @@ class Types:
                 if isinstance(arg, Var) and known:
                     found[arg.name] = found.get(arg.name, set(known)) & set(known)
                     order.setdefault(arg.name, known)
-        for step in self.case.steps:
-            rows = _rows(self.schema, step)
-            if (
-                len(step.args) == 1
-                and rows is not None
-                and isinstance(step.args[0], Var)
-                and step.args[0].name in found
-            ):
-                found[step.args[0].name] &= {str(row[0]) for row in rows}
+        tables = [
+            (step.args, rows)
+            for step in self.case.steps
+            if step.kind == "relation" and (rows := _rows(self.schema, step))
+        ]
         chosen: dict[str, str] = {}
         for number, (name, options) in enumerate(found.items()):
+            for args, rows in tables:
+                for position in (at for at, arg in enumerate(args) if arg == Var(name)):
+                    options &= {str(row[position]) for row in rows if _agrees(args, row, chosen)}
             listed = [each for each in order[name] if each in options]
             if not listed:
                 raise NoTypes
@@ -245,6 +244,12 @@ class Types:
         if not assign(0):
             raise NoTypes
         return result
+
+
+def _agrees(args: Sequence[Arg], row: Sequence[object], chosen: Mapping[str, str]) -> bool:
+    """Whether a row of a table has the literals and the operators that are known."""
+    known = (arg.value if isinstance(arg, Lit) else chosen.get(arg.name) for arg in args)
+    return all(each is None or each == value for each, value in zip(known, row, strict=True))
 
 
 def _rows(schema: Schema, step: Step) -> list[tuple[object, ...]] | None:
