@@ -119,6 +119,12 @@ def _expanded(attempt: Attempt, step: Step) -> int:
     return attempt.rng.choice((1, 2, 3, 256 if attempt.level == 2 else far))
 
 
+def _extent(attempt: Attempt, step: Step) -> int:
+    """Of an axis: small; now and then one that a guard asks for."""
+    far = attempt.case.extents if attempt.number % 3 == 2 else ()
+    return attempt.rng.choice(far or (2, 3, 2, 3, 4))
+
+
 def _upto(at: int) -> Callable[[Attempt, Step], int]:
     def choose(attempt: Attempt, step: Step) -> int:
         return attempt.rng.randint(0, len(attempt.get(step.args[at]))) if attempt.bound(step.args[at]) else 0
@@ -197,7 +203,7 @@ _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
     ("Lit", 0): lambda attempt, step: _long(attempt) or attempt.rng.choice((0, 1, 2, -1, 3, 5, -7, 8, 100)),
     ("Plus", 0): lambda attempt, step: _long(attempt) or attempt.rng.choice((1, 2, 3, -1, 4, -2, 6, 8, -3)),
     ("Ax", 0): lambda attempt, step: attempt.rng.choice((0, 1, 16, 17, 2, 32, 33)),
-    ("Ax", 1): _choice(2, 3, 2, 3, 4),
+    ("Ax", 1): _extent,
     ("FloorDiv", 1): _choice(2, 3, 4, 6),
     ("IScale", 0): _choice(0, 1, 2, -1, 3, -3),
     ("IDiv", 1): _choice(1, 2, 3, 4, 6, 8),
