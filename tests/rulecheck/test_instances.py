@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from tinyc.rulecheck.check import load_base
 from tinyc.rulecheck.context import Reject
 from tinyc.rulecheck.instantiate import Attempt
 from tinyc.rulecheck.machines import machines_for
+from tinyc.rulecheck.parse import declare
 from tinyc.rulecheck.plan import expand
 from tinyc.rulecheck.schedules import packs
 from tinyc.rulecheck.steps import Case
 from tinyc.rulecheck.tiling import blocks, unit_for
+from tinyc.rulecheck.types import Types
 from tinyc.rulecheck.world import World
 
 BASE = load_base()
@@ -99,7 +102,7 @@ def test_what_is_chosen_from_a_list_follows_the_number_that_moves() -> None:
 def test_there_are_instances_where_a_quotient_jumps() -> None:
     """Rows of which the last part has one alone: one less, and there is a part less."""
     alone = 0
-    for make, attempt in made("plan/halve-rows", 200):
+    for make, attempt in made("plan/halve-rows", 600):
         for world in Borders().of(make, attempt):
             rows, half = value(world, attempt, "pr").args[1], value(world, attempt, "h")
             alone += rows % half == 1
@@ -120,3 +123,37 @@ def test_the_last_number_that_holds_is_found() -> None:
         assert last(partial(upto, most), 5, 1) is attempt and max(seen) == most
         assert last(partial(upto, most), 5, -1) is attempt and min(seen) == 3
     assert last(partial(upto, 5), 5, 1) is None
+
+
+def test_operators_of_a_table_of_pairs_are_chosen_together() -> None:
+    """Of ten and four operators each, one pair in forty would be a row."""
+    base = BASE.copy()
+    for form in ("(relation over (String String))", '(over "ADD" "MAX")', '(over "MUL" "MIN")'):
+        declare(base, form, "x.egg", 1)
+    text = '(rule ((= e (Binary f x (Reduce g ix y))) (over f g)) ((union e x)) :ruleset identity :name "mine/a")'
+    (rule,) = declare(base, text, "x.egg", 1)
+    (case,) = expand(base, rule.body)
+    types = [Types(base, case, Random(number), number).ops for number in range(20)]
+    assert {(each["f"], each["g"]) for each in types} == {("ADD", "MAX"), ("MUL", "MIN")}
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_what_is_asked_for_twice_differs(number: int) -> None:
+    """A plan rule that mixes what two facts say is right where they say the same."""
+    base = BASE.copy()
+    text = """(rule ((plan-block pr bm bn bk) (plan-block pr cm cn ck)) ((plan-block pr bm cn bk))
+      :ruleset plan :name "mine/a")"""
+    (rule,) = declare(base, text, "x.egg", 1)
+    (case,) = expand(base, rule.body)
+    differ, found = 0, 0
+    for each in range(60):
+        attempt = Attempt(base, case, f"mixed {number}", each)
+        try:
+            world = attempt.run()
+        except Reject:
+            continue
+        found += 1
+        differ += any(
+            value(world, attempt, f"b{side}") != value(world, attempt, f"c{side}") for side in "mnk"
+        )
+    assert differ > found // 2 > 5

@@ -107,6 +107,12 @@ CASES: dict[str, tuple[str, int, str, str]] = {
         "mine/a",
         "takes a term out",
     ),
+    "misspelt": (
+        '; max(x, -1) == -x, fp16\n(rewrite (Binary "MAX" x (Const "fp16" -1)) (Unary "NEG" x) :ruleset mine :name "mine/a")',
+        4,
+        "mine/a",
+        "no bits of fp16",
+    ),
     "merges": ("(function times (Expr) i64 :merge (* old new))", 3, "", "which no rule said"),
     "refused": (
         '; -x == sin(x), generic\n(rewrite (Unary "NEG" x) (Unary "SIN" x x) :ruleset mine :name "mine/a")',
@@ -294,12 +300,12 @@ def one_example(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tinyc.rulecheck.stats.examples", lambda: [Example("roots", program, small=True)])
 
 
-UNUSED = '; cos(x) == sin(x), fp32\n(rewrite (Unary "COS" x) (Unary "SIN" x) :when ((= "fp32" (dtype-of x))) :ruleset mine :name "mine/a")'
+UNUSED = '; log2(x) == sin(x), fp32\n(rewrite (Unary "LOG2" x) (Unary "SIN" x) :when ((= "fp32" (dtype-of x))) :ruleset mine :name "mine/a")'
 
 
 def test_a_rule_that_never_matches_is_a_warning(one_example: None, tmp_path: Path) -> None:
-    used = UNUSED.replace("COS", "SQRT").replace("cos", "sqrt").replace("mine/a", "mine/used")
-    excused = UNUSED.replace("fp32\n", "fp32 (no example: no program has a cosine)\n").replace(
+    used = UNUSED.replace("LOG2", "SQRT").replace("log2", "sqrt").replace("mine/a", "mine/used")
+    excused = UNUSED.replace("fp32\n", "fp32 (no example: no program has a logarithm)\n").replace(
         "mine/a", "mine/excused"
     )
     found = linted(tmp_path, f"{HEAD}{UNUSED}\n\n{used}\n\n{excused}\n", examples=True)

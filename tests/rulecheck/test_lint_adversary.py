@@ -69,7 +69,7 @@ TEXTS: dict[str, str | bytes] = {
     "thirty rules that feed one another": HEAD
     + "".join(
         f'; sin(x) == cos(x + {n}), generic\n(rule ((= e (Unary p (Binary "ADD" x (Const d n)))) (= f (Unary q y)) (= z (+ n {n})))'
-        f' ((union e (Unary "COS" (Binary "ADD" f (Const d z))))) :ruleset m :name "m/{n}")\n'
+        f' ((union e (Unary "LOG2" (Binary "ADD" f (Const d z))))) :ruleset m :name "m/{n}")\n'
         for n in range(30)
     ),
     "a name that is no string": f'{HEAD}; a == b, generic\n(rewrite {NEG}(Unary "SIN" x)) x :ruleset m :name name)',

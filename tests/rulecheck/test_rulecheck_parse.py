@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from random import Random
+
 import pytest
 
-from tinyc.egraph.rulefiles import list_rules, load_rules
+from tinyc.egraph.numerals import with_bits, with_numbers
+from tinyc.egraph.rulefiles import list_rules, load_rules, texts_of
 from tinyc.egraph.vocabulary import VOCABULARY
 from tinyc.ir.diagnostics import TinycError
 from tinyc.rulecheck import predicates
-from tinyc.rulecheck.check import check_text, load_base
+from tinyc.rulecheck.check import check_rules, check_text, load_base
 from tinyc.rulecheck.parse import Call, Lit, Rule, Schema, Var, declare, read, rules_of, variables
 from tinyc.rulecheck.plan import expand
 from tinyc.rulecheck.primitives import LIMIT, Fails, compute
@@ -150,3 +154,84 @@ def test_primitives_are_the_engines() -> None:
     ):
         with pytest.raises(Fails):
             of(str(head), *args)
+
+
+# ---- constants -----------------------------------------------------------------------------------------------------------
+
+NUMERALS = {
+    ("i32", "-1"): 4294967295,
+    ("i32", "-2147483648"): 2147483648,
+    ("i32", "4294967295"): 4294967295,
+    ("fp32", "0.5"): 1056964608,
+    ("fp32", "-1.0"): 3212836864,
+    ("fp32", "-0.0"): 2147483648,
+    ("fp32", "3e38"): 2137108966,
+    ("fp32", "1e-45"): 1,
+    ("fp16", "-65504.0"): 64511,
+    ("fp16", ".1"): 11878,
+    ("bf16", "2.5e2"): 17274,
+    ("bool", "1"): 1,
+}
+"""What a constant is spelled as, and its bits."""
+
+
+@pytest.mark.parametrize(("dtype", "literal"), NUMERALS)
+def test_a_number_stands_for_its_bits(dtype: str, literal: str, tmp_path: Path) -> None:
+    """In files, for the engine and the checker alike: `x == c` of a constant has instances whatever the constant is."""
+    path = tmp_path / "constant.egg"
+    path.write_text(
+        f"""(ruleset constant)
+(in-phase "constant" "algebra" "EXACT" "on")
+; c != x == x != c, (Const "{dtype}" {literal})
+(rewrite (Binary "CMPNE" (Const "{dtype}" {literal}) x) (Binary "CMPNE" x (Const "{dtype}" {literal})) :ruleset constant :name "constant/turned")
+(rewrite (TBinary "CMPNE" (Imm "{dtype}" {literal}) x) (TBinary "CMPEQ" x (Imm "{dtype}" {literal})) :ruleset constant :name "constant/wrong")
+"""
+    )
+    texts = texts_of([path])
+    assert f'(Const "{dtype}" {NUMERALS[dtype, literal]}) x)' in texts[0]
+    assert f'x != c, (Const "{dtype}" {literal})' in texts[0]  # comments stay
+    turned, wrong = check_rules([path], only=["constant"])
+    assert turned.sound and turned.instances >= 40, turned
+    assert wrong.verdict == "unsound", wrong
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16", "i32", "bool"])
+def test_what_is_shown_of_a_constant_is_read_as_its_bits(dtype: str) -> None:
+    width = {"fp32": 32, "i32": 32, "bool": 1}.get(dtype, 16)
+    drawn = Random(dtype)
+    for bits in (0, 1, (1 << width) - 1, *(drawn.getrandbits(width) for _ in range(2000))):
+        text = f'(Const "{dtype}" {bits})'
+        assert with_bits(with_numbers(text)) == text
+
+
+def test_a_counterexample_shows_numbers() -> None:
+    """Bits stay where no number spells them, as those of infinity."""
+    text = '(rewrite (Binary "MAX" x (Const "fp32" 1120403456)) (Binary "MAX" x (Const "fp32" {})) :ruleset identity :name "mine/a")'
+    for bits, shown in ((3267887104, "-100.0"), (4286578688, "4286578688")):
+        (found,) = check_text(text.format(bits), BASE)
+        assert found.why.startswith(f'_root == (Binary "MAX" x (Const "fp32" {shown}))')
+    assert with_numbers('(Imm "i32" 4294967295)') == '(Imm "i32" -1)'
+
+
+@pytest.mark.parametrize(
+    ("dtype", "literal"),
+    [
+        ("i32", "-2147483649"),
+        ("i32", "4294967296"),
+        ("fp16", "-1"),
+        ("fp16", "65536"),
+        ("bf16", "-1"),
+        ("bool", "2"),
+    ],
+)
+def test_what_are_no_bits_is_said(dtype: str, literal: str) -> None:
+    text = f'(rewrite (Binary "MUL" x (Const "{dtype}" {literal})) x :ruleset identity :name "mine/a")'
+    (found,) = check_text(text, BASE)
+    assert found.verdict == "error" and f"{literal} are no bits of {dtype}" in found.why
+
+
+@pytest.mark.parametrize(("dtype", "literal"), [("fp16", "7e4"), ("i32", "1.5"), ("bool", "0.5")])
+def test_a_number_that_its_dtype_does_not_hold_is_said(dtype: str, literal: str) -> None:
+    text = f'(rewrite (Binary "MAX" x (Const "{dtype}" {literal})) x :ruleset identity :name "mine/a")'
+    (found,) = check_text(text, BASE)
+    assert found.verdict == "error" and f"{literal} is a floating-point number" in found.why

@@ -51,6 +51,23 @@ def test_a_fusion_of_x_times_sigmoid_x() -> None:
         check_values(each, normal_inputs(program, scale=5.0))
 
 
+@pytest.mark.parametrize(("dtype", "number"), [("i32", "-1"), ("i32", "4294967295"), ("fp32", "-1.0")])
+def test_a_number_in_a_rule_is_the_constant_of_programs(dtype: str, number: str, tmp_path: Path) -> None:
+    """The program has its bits, in whatever way the rule spells them."""
+    file = tmp_path / "negated.egg"
+    file.write_text(
+        f"""(ruleset negated)
+(in-phase "negated" "algebra" "EXACT" "on")
+; (x * -1) * -1 == x
+(rule ((= e (Binary "MUL" y c)) (= y (Binary "MUL" x c)) (= c (Const "{dtype}" {number}))) ((union e x))
+  :ruleset negated :name "negated/twice")
+"""
+    )
+    program = tinyc.trace(lambda x: (x * -1) * -1, tinyc.spec(dtype, (12, 40)))
+    before, after = compiled(program), compiled(program, rules=[file])
+    assert (operators(before)["Binary MUL"], operators(after)["Binary MUL"]) == (2, 0)
+
+
 def test_powers_of_logarithms_vanish_where_the_user_switches_that_on() -> None:
     program = there_and_back()
     before, idle = compiled(program), compiled(program, rules=[POWERS])

@@ -17,6 +17,7 @@ from pathlib import Path
 from tinyc.ir.diagnostics import TinycError
 
 from .forms import Form, TextFault, option, option_span, read_text, scan, words
+from .numerals import with_bits
 from .sexpr import parse, symbols
 
 BUILTIN = Path(__file__).parent.parent / "rules" / "tinyc.egg"
@@ -249,7 +250,7 @@ def _scanned(path: Path) -> tuple[tuple[Form, ...], tuple[TextFault, ...]]:
 
 def _text(path: Path) -> str:
     try:
-        return read_text(path)
+        return with_bits(read_text(path))
     except (OSError, ValueError) as error:
         raise TinycError(
             "FileUnreadable",

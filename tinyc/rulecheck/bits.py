@@ -12,6 +12,7 @@ from tinyc.ir import numeric
 from tinyc.ir.dtypes import DType, from_bits
 
 from .domains import BOOLEAN, Array, Domain, number
+from .near import neighbours
 
 _FLOATS = [
     0.0,
@@ -49,16 +50,16 @@ def specials(dtype: str) -> Array:
         return np.array([*numbers, math.nan], np.float64).astype(np.float32).astype(kind)
 
 
-STYLES = ("special", "ordinary", "close", "integers", "far", "nonfinite")
+STYLES = ("special", "ordinary", "close", "integers", "far", "nonfinite", "near", "wide")
 
 
 class Bits(Domain):
     """``style``: "special" draws from :func:`specials`, and any bits; "ordinary" between 2^-9 and 2^9 with some zeros
-    and equal values; "close" all within a few per cent of one number, where differences cancel; "integers" small ones; "far" near the largest of a narrow dtype; "nonfinite" between 2^-3 and 2^3 with
+    and equal values; "near" are ``numbers`` and their neighbours, beside special values; "close" all within a few per cent of one number, where differences cancel; "integers" small ones; "wide" as "ordinary", with any integers; "far" about the largest of fp16; "nonfinite" between 2^-3 and 2^3 with
     one infinity or NaN in half of the samples."""
 
-    def __init__(self, seed: str, style: str, samples: int) -> None:
-        self.seed, self.style, self.samples = seed, style, samples
+    def __init__(self, seed: str, style: str, samples: int, numbers: tuple[float, ...] = ()) -> None:
+        self.seed, self.style, self.samples, self.numbers = seed, style, samples, numbers
         self.leaves: dict[str, Array] = {}
         self.grid: dict[str, Array] = {}
 
@@ -82,8 +83,14 @@ class Bits(Domain):
             # samples of special values and of any bits alternate; equal elements are frequent in the former
             which = (np.arange(shape[0]) % 3 == 0).reshape(-1, *[1] * (len(shape) - 1))
             return np.where(which, anything, found)
+        if self.style == "near":
+            few = rng.random(shape) < 0.2
+            return np.where(
+                few, rng.choice(specials(dtype), shape), rng.choice(neighbours(dtype, self.numbers), shape)
+            )
         if dtype == "i32":
-            return rng.integers(-50, 51, shape).astype(np.int32)
+            ends = (-(2**31), 2**31) if self.style == "wide" else (-50, 51)
+            return rng.integers(*ends, shape).astype(np.int32)
         sign = rng.choice([-1.0, 1.0], shape)
         if self.style == "integers":
             x = rng.integers(0, 4, shape) * sign
@@ -93,8 +100,12 @@ class Bits(Domain):
             )
             nearby = np.exp2(-rng.uniform(4, 16, shape)) * sign
             x = common.reshape(-1, *[1] * (len(shape) - 1)) * (1 + nearby)
-        elif self.style == "far" and dtype == "fp16":
-            x = sign * rng.uniform(2.0**14, 65000.0, shape)
+        elif self.style == "far":
+            x = sign * (
+                rng.uniform(2.0**14, 65000.0, shape)
+                if dtype == "fp16"
+                else np.exp2(rng.uniform(14, 18, shape))
+            )
         else:
             far = 3 if self.style == "nonfinite" else 9
             x = sign * np.exp2(rng.uniform(-far, far, shape))

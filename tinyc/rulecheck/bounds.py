@@ -16,6 +16,9 @@ ROUNDING_TF32 = 2.0**-11
 ROUNDING = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
 TINY = {"fp32": 2.0**-149, "fp16": 2.0**-24, "bf16": 2.0**-133}
 
+ON_PURPOSE = 0.25
+"""Of the error that a cast makes: other casts may make twice as much (a bound counts eight times), and no cast to fewer digits."""
+
 
 _SMOOTH: dict[str, Callable[[Array], Array]] = {
     "EXP2": np.exp2,
@@ -30,19 +33,19 @@ _SMOOTH: dict[str, Callable[[Array], Array]] = {
 class Bounds(Domain):
     """complex128: the real part is the value, the imaginary part a first-order bound on the error of computing it in
     its dtype, infinite where something over- or underflows. Leaves are those of ``of``, known
-    to one rounding: what a rule may make of the last digit of its inputs is no fault of the rule."""
+    to one rounding: what a rule may make of the last digit of its inputs is no fault of the rule. But for ``known``, a leaf that
+    may be a constant: all its digits are known."""
 
-    def __init__(self, of: Bits) -> None:
-        self.of = of
+    def __init__(self, of: Bits, known: str = "") -> None:
+        self.of, self.known = of, known
 
     def leaf(self, name: str, dtype: str, shape: tuple[int, ...]) -> Array:
         found = self.of.leaf(name, dtype, shape)
         if dtype == "bool":
             return found
         wide = found.astype(np.float64)
-        return _with_error(
-            wide, np.abs(wide) * ROUNDING["fp32"] if dtype in ROUNDING else np.zeros_like(wide)
-        )
+        rounded = dtype in ROUNDING and name != self.known
+        return _with_error(wide, np.abs(wide) * ROUNDING["fp32"] if rounded else np.zeros_like(wide))
 
     def const(self, dtype: str, bits: int) -> Array:
         found = constant(dtype, bits)
@@ -54,7 +57,7 @@ class Bounds(Domain):
     def unary(self, op: str, dtype: str, x: Array) -> Array:
         v, e = x.real, x.imag
         if op == "NEG":
-            return _with_error(-v, e)
+            return _with_error(_wrapped(-v) if dtype == "i32" else -v, e)
         if op == "RELU":
             return _with_error(np.maximum(v, 0), e)
         if op == ROUNDED:
@@ -79,6 +82,8 @@ class Bounds(Domain):
                 return _rounded(a + b, e + f, dtype)
             case "SUB":
                 return _rounded(a - b, e + f, dtype)
+            case "MUL" if dtype == "i32":
+                return _with_error(_product(a, b), np.abs(a) * f + np.abs(b) * e)
             case "MUL":
                 return _rounded(a * b, np.abs(a) * f + np.abs(b) * e, dtype)
             case "FDIV":
@@ -106,7 +111,7 @@ class Bounds(Domain):
             return x.astype(np.complex128)
         if to == "i32":
             return _with_error(np.trunc(x.real), x.imag)
-        return _rounded(x.real, x.imag, to)
+        return _rounded(x.real, x.imag, to, ON_PURPOSE)
 
 
 def _with_error(value: Array, error: Array) -> Array:
@@ -116,13 +121,26 @@ def _with_error(value: Array, error: Array) -> Array:
     return result
 
 
-def _rounded(value: Array, error: Array, dtype: str) -> Array:
+def _wrapped(value: Array) -> Array:
+    """Integers as i32 has them, which wraps around: no overflow that would excuse anything."""
+    return np.where(np.isfinite(value), (value + 2.0**31) % 2.0**32 - 2.0**31, value)
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Of two i32, which float64 does not hold."""
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return a * b
+    found: Array = (a.astype(np.int64) * b.astype(np.int64)).astype(np.int32).astype(np.float64)
+    return found
+
+
+def _rounded(value: Array, error: Array, dtype: str, share: float = 1.0) -> Array:
     if dtype == "i32":
-        return _with_error(value, error)
+        return _with_error(_wrapped(value), error)
     size = np.abs(value)
     least, most = (2.0**-14, 65504.0) if dtype == "fp16" else (2.0**-126, 2.0**127)
     lost = (size > most) | ((size < least) & (value != 0)) | np.isnan(value)
-    return _with_error(value, np.where(lost, np.inf, error + ROUNDING[dtype] * size + TINY[dtype]))
+    return _with_error(value, np.where(lost, np.inf, error + share * (ROUNDING[dtype] * size + TINY[dtype])))
 
 
 def extreme(value: Array) -> Array:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tinyc.egraph.forms import scan
+from tinyc.egraph.numerals import with_bits
 from tinyc.ir.diagnostics import TinycError
 
 from . import affine
@@ -107,7 +108,7 @@ def check_text(text: str, base: Base | None = None, klass: str | None = None) ->
     that of its ruleset, unless ``klass`` says otherwise. Raises TinycError RuleFileInvalid."""
     schema = (base or load_base()).copy()
     found: list[Rule] = []
-    for form in scan(text)[0]:
+    for form in scan(with_bits(text))[0]:
         found += declare(schema, form.text, TEXT, form.line)
     tables = [each for each in check_tables(schema) if each.file == TEXT]
     return (*tables, *(check_rule(rule, schema, klass) for rule in found))

@@ -46,23 +46,39 @@ def listing_of(step: Step) -> Listing | None:
 def rows_for(attempt: Attempt, name: str) -> list[dict[str, Value]] | None:
     """What a variable may be, and others with it that stand beside it in a predicate; None where nobody lists that, or what it
     hangs on is not known yet."""
-    for listing, args in _listings(attempt.case, name):
-        first, rest = args[: listing.given], args[listing.given :]
+    for listing, step in _listings(attempt.case, name):
+        first, rest = step.args[1 : 1 + listing.given], step.args[1 + listing.given :]
         if all(map(attempt.bound, first)):
-            rows = listing.rows(attempt, *map(attempt.get, first))
-            return [found for row in rows if (found := _fitting(attempt, rest, row)) is not None]
+            rows = list(dict.fromkeys(listing.rows(attempt, *map(attempt.get, first))))
+            fitting = [row for row in rows if _fitting(attempt, rest, row) is not None]
+            others = _others(attempt, step, fitting) if attempt.rng.random() < 0.7 else fitting
+            return [found for row in others if (found := _fitting(attempt, rest, row)) is not None]
     return None
 
 
-def _listings(case: Case, name: str) -> Sequence[tuple[Listing, tuple[Arg, ...]]]:
-    """The lists of what a variable may be, the narrowest first, each with the arguments of its predicate."""
+def _others(attempt: Attempt, step: Step, rows: list[Row]) -> list[Row]:
+    """The rows that no other step has which asks for the same; all, where there are no more. What is said of two is often wrong of
+    two that differ."""
+    taken = {
+        tuple(map(attempt.get, other.args[-len(rows[0]) :]))
+        for other in attempt.case.steps
+        if rows
+        and other is not step
+        and other.args[:1] == step.args[:1]
+        and all(map(attempt.bound, other.args))
+    }
+    return [row for row in rows if tuple(row) not in taken] or rows
+
+
+def _listings(case: Case, name: str) -> Sequence[tuple[Listing, Step]]:
+    """The lists of what a variable may be, the narrowest first, each with its predicate."""
     key = f"listing {name}"
     if key not in case.memo:
         ranks = list(LISTED.values())
-        asked = [(listing_of(step), step.args[1:], position) for step, position in case.uses[name]]
-        found = [(listing, args) for listing, args, position in asked if listing and position > listing.given]
+        asked = [(listing_of(step), step, position) for step, position in case.uses[name]]
+        found = [(listing, step) for listing, step, position in asked if listing and position > listing.given]
         case.memo[key] = sorted(found, key=lambda each: ranks.index(each[0]))
-    listings: Sequence[tuple[Listing, tuple[Arg, ...]]] = case.memo[key]
+    listings: Sequence[tuple[Listing, Step]] = case.memo[key]
     return listings
 
 
@@ -84,9 +100,13 @@ def _fitting(attempt: Attempt, args: Sequence[Arg], row: Row) -> dict[str, Value
 
 
 def _invented(attempt: Attempt, table: str, row: Callable[[], Row]) -> None:
-    """Now and then some rows of a table that tinyc does not have."""
+    """Now and then some rows of a table that tinyc does not have; every other time they differ in one place alone."""
     if not attempt.world.context.rows.get(table) and attempt.invents(table):
-        attempt.invented[table] = [row() for _ in range(INVENTED)]
+        first, *others = (row() for _ in range(INVENTED))
+        if attempt.rng.random() < 0.5:
+            at = attempt.rng.randrange(len(first))
+            others = [(*first[:at], each[at], *first[at + 1 :]) for each in others]
+        attempt.invented[table] = [first, *others]
         attempt.world.context.rows[table] = list(attempt.invented[table])
 
 

@@ -8,7 +8,7 @@ REAL-ONLY: equal over the reals. Regrouped arithmetic in fp16 and bf16 is REAL-O
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from .bounds import ROUNDING, TINY, Bounds, extreme
 from .context import IllFormed
 from .denote import Evaluator
 from .domains import Array, Tokens
+from .near import told
 from .reals import REAL_STYLES, UNDEFINED, UNKNOWN, Reals
 from .term import Term, Value, show, walk
 from .verdict import CLASSES
@@ -28,6 +29,9 @@ from .world import World, number_of
 
 SLACK = 8
 """Times the old side's own error bound that the new side may be off."""
+
+MORE = 8
+"""Times as many samples of instances whose opaque values are single numbers."""
 
 
 @dataclass(frozen=True)
@@ -243,10 +247,20 @@ def identical(x: Array, y: Array) -> Array:
 
 def _bits(world: World, a: Term, b: Term, float_like: bool) -> Outcome | None:
     """None: equal bit for bit."""
-    count = 600 if float_like else 256
+    numbers = told(world, a, b)
+    # where an opaque value is one number, one of them hits less than an array of them does
+    more = MORE if all(not leaf.axes and not leaf.shape for leaf in world.context.leaves.values()) else 1
     # numbers that are easily read come first: they are what a counterexample shows
-    for style, samples in (("integers", 24), ("ordinary", 64), ("special", count)):
-        found = _hold(world, Bits(world.seed, style, samples), a, b, identical)
+    styles = {
+        "integers": 24,
+        "ordinary": 64 * more,
+        "near": 256 * more,
+        "special": (600 if float_like else 256) * more,
+    }
+    for style, samples in styles.items():
+        if style == "near" and not numbers:
+            continue
+        found = _hold(world, Bits(world.seed, style, samples, numbers), a, b, identical)
         if found is not None:
             return _outcome(world, a, b, "", "bits", "the results differ bit for bit", found)
     return None
@@ -267,9 +281,11 @@ _KNOWN = np.frompyfunc(lambda u, v: not (u is UNDEFINED or u is UNKNOWN or v is 
 
 def _real(world: World, a: Term, b: Term) -> tuple[Outcome | None, bool]:
     """A difference over the rationals, and whether there were points at which both sides are rational."""
-    settled = False
+    settled, numbers = False, told(world, a, b)
     for style in REAL_STYLES:
-        domain = Reals(world.seed, style, 2 if style == "numbers" else 4)
+        if style == "near" and not numbers:
+            continue
+        domain = Reals(world.seed, style, 2 if style == "numbers" else 8 if style == "near" else 4, numbers)
         evaluator = world.evaluator(domain, a, b)
         found = _differing(evaluator, a, b, _SAME_NUMBER)
         if found is not None:
@@ -322,8 +338,8 @@ def _bounded(world: World, a: Term, b: Term) -> Outcome | None:
             return None
         return _outcome(world, a, b, "", "bound", f"the results, of dtype {dtype}, are not equal", found)
     if _hold(world, Tokens(world.seed, sums=True), a, b, np.equal) is not None:
-        for style in ("ordinary", "close"):
-            found = _beyond(world, a, b, Bits(world.seed, style, 96))
+        for bits, known in _trials(world, a, b):
+            found = _beyond(world, a, b, bits, known)
             if found is not None:
                 why = "the error is more than a few roundings of the old side"
                 return _outcome(world, a, b, "", "bound", why, found)
@@ -334,10 +350,10 @@ def _bounded(world: World, a: Term, b: Term) -> Outcome | None:
         return None  # a constant alone does that: the bound's condition holds of no value
     why = "one side is finite and the other is not"
     found = _hold(world, Bits(world.seed, "nonfinite", 96), a, b, _both_finite)
-    if found is None and any(_dtype(world, each) == "fp16" for each in _leaves(world, a, b)):
+    if found is None and any(_dtype(world, each) == "fp16" for each in (*walk(a), *walk(b))):
         bits = Bits(world.seed, "far", 96)
-        exact, _ = world.evaluator(Bounds(bits), a, b).value(a)
-        found = _hold(world, bits, a, b, lambda x, y: _both_finite(x, y) | ~np.isfinite(exact.imag))
+        true, _ = world.evaluator(Bounds(bits), a, b).value(a)
+        found = _hold(world, bits, a, b, lambda x, y: _both_finite(x, y) | ~np.isfinite(true.imag))
     return None if found is None else _outcome(world, a, b, "", "bound", why, found)
 
 
@@ -350,20 +366,31 @@ def _overflows(world: World, term: Term) -> bool:
     return bool(np.all(np.isinf(value.imag)))
 
 
-def _beyond(world: World, a: Term, b: Term, bits: Bits) -> _Difference | None:
-    """Where the new side is further off than the old side's arithmetic may be; None where it never is."""
+def _trials(world: World, a: Term, b: Term) -> Iterator[tuple[Bits, str]]:
+    """Values on which errors are held against one another, and which leaf is known to all digits: each that may be a constant in
+    turn. Integers are small, and then any, which wrap around."""
+    constants = [leaf.name for leaf in world.context.leaves.values() if not leaf.axes and not leaf.shape]
+    integers = any(_dtype(world, each) == "i32" for each in _leaves(world, a, b))
+    for style in ("ordinary", "close", *(["wide"] if integers else [])):
+        for known in ("", *constants):
+            yield Bits(world.seed, style, 96), known
+
+
+def _beyond(world: World, a: Term, b: Term, bits: Bits, known: str) -> _Difference | None:
+    """Where the new side is further off than the old side's arithmetic may be; None where it never is. ``known``: the leaf that
+    has no error."""
     dtype = world.facts.dtype(a)
     unit, tiny = ROUNDING[dtype], TINY[dtype]
-    exact, _ = world.evaluator(Bounds(bits), a, b).value(a)
+    true, _ = world.evaluator(Bounds(bits, known), a, b).value(a)
     old, _ = world.evaluator(bits, a, b).value(a)
-    error = SLACK * (exact.imag + unit * np.abs(exact.real) + tiny)
+    error = SLACK * (true.imag + unit * np.abs(true.real) + tiny)
     if any(each.head == "Unary" and each.args[0] == ROUNDED for each in walk(b)):
         # what it rounds on purpose is no fault of its arithmetic
-        error = error + world.evaluator(Bounds(bits), a, b).value(b)[0].imag
+        error = error + world.evaluator(Bounds(bits, known), a, b).value(b)[0].imag
 
     def close(x: Array, y: Array) -> Array:
-        fine = np.abs(y.astype(np.float64) - exact.real) <= error
-        return fine | ~np.isfinite(exact.real) | ~np.isfinite(error) | ~np.isfinite(old.astype(np.float64))
+        fine = np.abs(y.astype(np.float64) - true.real) <= error
+        return fine | ~np.isfinite(true.real) | ~np.isfinite(error) | ~np.isfinite(old.astype(np.float64))
 
     return _hold(world, bits, a, b, close)
 

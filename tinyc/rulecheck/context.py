@@ -8,6 +8,9 @@ from .term import Term, Value
 
 PRIME = 2147483647
 DTYPES = ("fp32", "fp16", "bf16", "i32", "bool")
+BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "i32": 32, "bool": 1}
+"""Of a constant of each dtype."""
+
 LEVEL = 16
 """Ids of one level of nesting."""
 

@@ -13,6 +13,7 @@ from tinyc.ir.dtypes import DType
 from .atoms import Arg, Atom, Atoms, signature
 from .growth import grows
 from .parse import Call, Lit, Pattern, Rule, Schema, calls, variables
+from .types import misspelt
 
 MAX_CONSTRUCTORS = 4
 """On a left-hand side (rules/README.md, law 5)."""
@@ -21,6 +22,9 @@ ARITHMETIC = frozenset(
     ["Unary", "Binary", "Cast", "Reduce", "Stream", "RoundedStream", "TUnary", "TBinary", "TCast", "TReduce"]
 )
 """Constructors whose value depends on the dtype."""
+
+STREAMS = ("Stream", "RoundedStream")
+"""Of fp32 alone, as what they are made of: they say the dtype."""
 
 RANKED = frozenset(
     ["vec-length", "set-length", "shape", "axes-upto", "top-axis-upto", "ixs-axes", "ops-upto"]
@@ -75,6 +79,7 @@ def broken(written: Written, schema: Schema) -> Iterator[tuple[str, str]]:
         yield from (("no-guard", why) for why in _guards(written, schema))
     misfits = list(_misfits(rule, schema))
     yield from (("refused", why) for why in misfits)
+    yield from (("misspelt", why) for why in misspelt((*rule.body, *rule.actions)))
     if not misfits and grows(written.atoms, schema):
         yield "grows", "it matches what it makes, larger each time: on its own it never ends"
     for name in variables((*rule.body, *rule.actions)):
@@ -149,7 +154,7 @@ def _has_dtype(body: Sequence[Pattern], schema: Schema, above: frozenset[str]) -
     """Whether a left-hand side says something of a dtype: itself, or through relations that hold of some dtypes only."""
     dtypes = {dtype.value for dtype in DType}
     found = [call for part in body for call in calls(part)]
-    if any(call.head in ("dtype", "dtype-of") for call in found):
+    if any(call.head in ("dtype", "dtype-of", *STREAMS) or _of_bool(call) for call in found):
         return True
     if any(isinstance(arg, Lit) and arg.value in dtypes for call in found for arg in call.args):
         return True
@@ -165,6 +170,13 @@ def _has_dtype(body: Sequence[Pattern], schema: Schema, above: frozenset[str]) -
         if makers and all(_has_dtype(rule.body, schema, above | {head}) for rule in makers):
             return True
     return False
+
+
+def _of_bool(call: Call) -> bool:
+    """Whether a term operates on conditions of indices."""
+    return call.head in ("Binary", "TBinary") and any(
+        isinstance(arg, Call) and arg.head in ("Within", "Valid") for arg in call.args
+    )
 
 
 def _reorders(written: Written) -> Iterator[str]:

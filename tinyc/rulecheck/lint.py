@@ -22,7 +22,6 @@ from .atoms import alike, atoms_of
 from .growth import grows, inventing
 from .laws import Written, broken
 from .parse import Rule, Schema, Unreadable, declare, read, rules_of
-from .types import misspelt
 
 MAX_TOGETHER = 30
 """Rules of a user's that are run on paper together, to see whether they feed one another."""
@@ -65,6 +64,7 @@ KINDS = MappingProxyType(
         "refused": Kind("R019", "correct the rule; rules/schema.egg lists the constructors and their arguments"),
         "never-matched": Kind("R020", "look for a guard that always fails, often a dtype-of", "warning"),
         "removes": Kind("R021", "leave the term in: extraction takes what is cheapest"),
+        "misspelt": Kind("R023", "correct the word, or the constant; rules/schema.egg lists what there is"),
         "merges": Kind("R022", "choose one of both: old, new, (min old new) or (max old new)"),
     }
 )  # fmt: skip
@@ -275,7 +275,6 @@ def _unmatched(
         for each in written
         if "no example" in each.comment or any(action.kind == "panic" for action in each.atoms.actions)
     }
-    parts = {each.rule.name: (*each.rule.body, *each.rule.actions) for each in written}
     wanted = {
         rule.name: rule for rule in reading.base.rules if rule.file not in known and rule.name not in excused
     }
@@ -283,7 +282,6 @@ def _unmatched(
         for name in unmatched(files, wanted):
             rule = wanted[name]
             why = "it matches in none of the example programs, of no target"
-            why = "; ".join((why, *misspelt(parts[name])))
             yield _finding("never-matched", name, rule.file, rule.line, why)
     except TinycError as error:
         yield _of_error("refused", error)

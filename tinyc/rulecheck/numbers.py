@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tinyc.ir.dtypes import DType, to_bits
 
-from .context import INFINITY, PRIME, Reject
+from .context import BITS, INFINITY, PRIME, Reject
 from .steps import Step
 from .term import lit
 from .wanted import extent_wanted, place_wanted
@@ -42,10 +42,12 @@ def bits_for(attempt: Attempt, dtype: str) -> int:
     rng = attempt.rng
     if dtype == "bool":
         return rng.randint(0, 1)
+    if rng.random() < 0.08:
+        return rng.getrandbits(BITS[dtype])
     if dtype == "i32":
         return rng.choice((0, 1, 2, 3, 7, (1 << 32) - 1, (1 << 31) - 1, 1 << 31))
     if rng.random() < 0.2:
-        return to_bits(rng.choice((0.0, -0.0, 1.0, math.inf, -math.inf, math.nan)), DType(dtype))
+        return to_bits(rng.choice((0.0, -0.0, 1.0, math.inf, -math.inf, math.nan, -math.nan)), DType(dtype))
     if rng.random() < 0.4:
         return to_bits(rng.choice((-1, 1)) * 2.0 ** rng.randint(-14, 14), DType(dtype))
     if dtype == "fp32" and rng.random() < 0.3:
@@ -115,6 +117,12 @@ def _expanded(attempt: Attempt, step: Step) -> int:
     """The new extent of an axis; now and then one that a guard asks for."""
     far = attempt.rng.choice(attempt.case.extents or (2,)) if attempt.number % 3 == 2 else 2
     return attempt.rng.choice((1, 2, 3, 256 if attempt.level == 2 else far))
+
+
+def _extent(attempt: Attempt, step: Step) -> int:
+    """Of an axis: small; now and then one that a guard asks for."""
+    far = attempt.case.extents if attempt.number % 3 == 2 else ()
+    return attempt.rng.choice(far or (2, 3, 2, 3, 4))
 
 
 def _upto(at: int) -> Callable[[Attempt, Step], int]:
@@ -195,7 +203,7 @@ _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
     ("Lit", 0): lambda attempt, step: _long(attempt) or attempt.rng.choice((0, 1, 2, -1, 3, 5, -7, 8, 100)),
     ("Plus", 0): lambda attempt, step: _long(attempt) or attempt.rng.choice((1, 2, 3, -1, 4, -2, 6, 8, -3)),
     ("Ax", 0): lambda attempt, step: attempt.rng.choice((0, 1, 16, 17, 2, 32, 33)),
-    ("Ax", 1): _choice(2, 3, 2, 3, 4),
+    ("Ax", 1): _extent,
     ("FloorDiv", 1): _choice(2, 3, 4, 6),
     ("IScale", 0): _choice(0, 1, 2, -1, 3, -3),
     ("IDiv", 1): _choice(1, 2, 3, 4, 6, 8),

@@ -161,7 +161,9 @@ def pattern(tree: Sexp, fresh: Iterator[int]) -> Pattern:
     if tree in ("true", "false"):
         return Lit(tree == "true")
     if re.match(r"[+-]?(\d+\.|\.\d|\d+e)", tree):
-        raise Unreadable(f"{tree} is a floating-point number: constants are bit patterns here")
+        raise Unreadable(
+            f"{tree} is a floating-point number, and no literal of a Const or Imm whose dtype holds it"
+        )
     return Var(f"_{next(fresh)}") if tree == "_" else Var(tree)
 
 

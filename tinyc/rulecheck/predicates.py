@@ -119,9 +119,22 @@ def keeps(source: str, to: str) -> bool:
     return bool(np.all(same & (zeros | nan) & (kept | nan)))
 
 
+def constant_value(world: World, c: Term) -> float | int | None:
+    """The number that a term is which is computed of constants alone; None for what hangs on anything else, and for NaN."""
+    if any(each.head not in CLOSED for each in walk(c)):
+        return None
+    with np.errstate(all="ignore"):
+        value, _ = world.evaluator(Bits(world.seed, "special", 1), c).value(c)
+    (found,) = set(value.ravel().tolist())
+    return float(found) if world.facts.dtype(c) != "i32" else int(found)
+
+
+CLOSED = frozenset(["Const", "Unary", "Binary", "Cast", "Select"])
+
+
 def neutral(world: World, c: Term) -> bool:
     """Adding it changes no value, not even the sign of a zero."""
-    value = number_of(world, c)
+    value = constant_value(world, c)
     if value is None or world.facts.dtype(c) == "bool" or value != 0:
         return False
     return isinstance(value, int) or math.copysign(1.0, value) < 0
@@ -226,7 +239,7 @@ PREDICATES: Mapping[str, Callable[..., bool]] = {
     "tail": tail,
     "loadable": loadable,
     "keeps": lambda world, d, w: keeps(d, w),
-    "number": lambda world, c, v: number_of(world, c) == v,
+    "number": lambda world, c, v: constant_value(world, c) == v,
     "neutral": neutral,
     "divisor": divisor,
     "output": lambda world, i, t: world.context.outputs.get(i) == t,

@@ -14,6 +14,7 @@ from tinyc.ir.dtypes import DType, from_bits
 from tinyc.ir.tiny import ROUNDED
 
 from .domains import Array, Domain, number
+from .near import exact
 
 
 class _Mark:
@@ -127,15 +128,16 @@ _REAL: dict[str, Callable[..., Array]] = {
     "BOOL": _total(lambda x: x != 0, 1),
     "INT": _total(lambda x: int(x) if isinstance(x, bool) else x, 1),
 }
-REAL_STYLES = ("small", "numbers", "powers", "squares")
+REAL_STYLES = ("small", "numbers", "powers", "squares", "near")
 
 
 class Reals(Domain):
     """``style``: "numbers" draws fractions of up to seven digits, in which no identity holds by accident; "small" integers
-    with many ties and zeros, "powers" powers of two, "squares" squares of fractions, where functions are rational."""
+    with many ties and zeros, "powers" powers of two, "squares" squares of fractions, where functions are rational; "near" are
+    ``numbers``, and some more or less."""
 
-    def __init__(self, seed: str, style: str, samples: int) -> None:
-        self.seed, self.style, self.samples = seed, style, samples
+    def __init__(self, seed: str, style: str, samples: int, numbers: tuple[float, ...] = ()) -> None:
+        self.seed, self.style, self.samples, self.numbers = seed, style, samples, exact(numbers)
         self.leaves: dict[str, Array] = {}
 
     def leaf(self, name: str, dtype: str, shape: tuple[int, ...]) -> Array:
@@ -150,6 +152,9 @@ class Reals(Domain):
     def _drawn(self, rng: random.Random, dtype: str) -> Any:
         if dtype == "bool":
             return rng.random() < 0.5
+        if self.style == "near":
+            found = rng.choice(self.numbers)
+            return math.floor(found) if dtype == "i32" else _quotient(found, 1)
         if dtype == "i32":
             return rng.randint(-9, 9) if self.style == "small" else rng.randint(-(10**6), 10**6)
         if self.style == "numbers":

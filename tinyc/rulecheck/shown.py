@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tinyc.egraph.numerals import with_numbers
+
 from .judge import Tally, Wrong
 from .term import Term, Value, show
 from .verdict import Counterexample, Note, Verdict
@@ -38,7 +40,8 @@ def unsound(blank: Verdict, world: World, tally: Tally, wrong: Wrong) -> Verdict
     if not left and not right:  # a fact that is false has no two sides
         left, right = f"{wrong.claim} is claimed", "it is false"
     right = right or wrong.claim
-    example = Counterexample(variables, left, right, f"{wrong.claim}: {outcome.why}")
+    left, right, why = map(with_numbers, (left, right, f"{wrong.claim}: {outcome.why}"))
+    example = Counterexample(variables, left, right, why)
     return replace(
         blank,
         verdict="unsound",
@@ -69,5 +72,5 @@ def described(world: World, value: Value) -> str:
             return f"any {leaf.dtype} expression over {over}" if over else f"any {leaf.dtype} number"
         what = "buffer" if value.head in ("?Buf", "Arg") else "tensor"
         return f"any {leaf.dtype} {what} of shape {list(leaf.shape)}"
-    text = show(value)
+    text = with_numbers(show(value))
     return text.replace("?Expr", "_").replace("?Tensor", "_").replace("?Buf", "_")

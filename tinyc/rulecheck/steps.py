@@ -161,7 +161,8 @@ class Case:
         parts = {
             each // other for each in sizes for other in {abs(each) for each in told} if 1 < other < each
         }
-        about = {each + more for each in sizes | parts for more in (-1, 0, 1)} | {2 * each for each in sizes}
+        # of what is divided by one of them, two parts leave a rest as well
+        about = {each + more for each in sizes | parts | {2 * each for each in sizes} for more in (-1, 0, 1)}
         return tuple(sorted(each for each in about if 3 < each <= LONGEST))
 
     @cached_property

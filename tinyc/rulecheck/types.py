@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tinyc.ir import tiny
 from tinyc.ir.dtypes import DType
 from tinyc.ir.infer import computes
 from tinyc.ir.tiny import BINARY, COMPARE, REDUCE_OPS, UNARY
 
-from .context import DTYPES
+from .context import BITS, DTYPES
 from .parse import Call, Lit, Pattern, Schema, Var, calls
 from .predicates import PREDICATES
 from .primitives import Fails
@@ -26,7 +26,8 @@ _TYPED = ("Expr", "Tensor", "Buf")
 
 
 def misspelt(patterns: Sequence[Pattern]) -> Iterator[str]:
-    """Words in the place of an operator or dtype that name none: what speaks of them matches nothing."""
+    """Words in the place of an operator or dtype that name none, and bits that no constant has: what speaks of them matches
+    nothing."""
     for call in (call for part in patterns for call in calls(part)):
         first = call.args[0] if call.args else None
         if isinstance(first, Lit) and isinstance(first.value, str):
@@ -35,11 +36,24 @@ def misspelt(patterns: Sequence[Pattern]) -> Iterator[str]:
                 yield f'"{first.value}" is no operator of {call.head}'
             if (call.head, 0) in _NAMED and first.value not in DTYPES:
                 yield f'"{first.value}" is no dtype'
+            elif call.head in ("Const", "Imm"):
+                yield from _no_bits(first.value, call.args[1:])
         if call.head == "=" and any(
             isinstance(each, Call) and each.head in ("dtype", "dtype-of") for each in call.args
         ):
             said = (each.value for each in call.args if isinstance(each, Lit))
             yield from (f'"{each}" is no dtype' for each in said if each not in DTYPES)
+
+
+def _no_bits(dtype: str, args: Sequence[Pattern]) -> Iterator[str]:
+    for each in args:
+        if isinstance(each, Lit) and not (type(each.value) is int and 0 <= each.value < 1 << BITS[dtype]):
+            number = (
+                ""
+                if dtype == "bool"
+                else f"; a number has a {'sign' if dtype == 'i32' else 'decimal point'}, and is not too large"
+            )
+            yield f"{each} are no bits of {dtype}, which go up to {(1 << BITS[dtype]) - 1}{number}"
 
 
 class NoTypes(Exception):
@@ -79,17 +93,16 @@ class Types:
                 if isinstance(arg, Var) and known:
                     found[arg.name] = found.get(arg.name, set(known)) & set(known)
                     order.setdefault(arg.name, known)
-        for step in self.case.steps:
-            rows = _rows(self.schema, step)
-            if (
-                len(step.args) == 1
-                and rows is not None
-                and isinstance(step.args[0], Var)
-                and step.args[0].name in found
-            ):
-                found[step.args[0].name] &= {str(row[0]) for row in rows}
+        tables = [
+            (step.args, rows)
+            for step in self.case.steps
+            if step.kind == "relation" and (rows := _rows(self.schema, step))
+        ]
         chosen: dict[str, str] = {}
         for number, (name, options) in enumerate(found.items()):
+            for args, rows in tables:
+                for position in (at for at, arg in enumerate(args) if arg == Var(name)):
+                    options &= {str(row[position]) for row in rows if _agrees(args, row, chosen)}
             listed = [each for each in order[name] if each in options]
             if not listed:
                 raise NoTypes
@@ -231,6 +244,12 @@ class Types:
         if not assign(0):
             raise NoTypes
         return result
+
+
+def _agrees(args: Sequence[Arg], row: Sequence[object], chosen: Mapping[str, str]) -> bool:
+    """Whether a row of a table has the literals and the operators that are known."""
+    known = (arg.value if isinstance(arg, Lit) else chosen.get(arg.name) for arg in args)
+    return all(each is None or each == value for each, value in zip(known, row, strict=True))
 
 
 def _rows(schema: Schema, step: Step) -> list[tuple[object, ...]] | None:

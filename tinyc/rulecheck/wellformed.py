@@ -10,7 +10,7 @@ from tinyc.ir.dtypes import DType
 from tinyc.ir.infer import computes
 from tinyc.ir.tiny import BINARY, COMPARE, OPERATORS, REDUCE_OPS, UNARY
 
-from .context import DTYPES, INFINITY, LEVEL, BadBinder, IllFormed
+from .context import BITS, DTYPES, INFINITY, LEVEL, BadBinder, IllFormed
 from .term import Term, is_axis, lit
 
 if TYPE_CHECKING:
@@ -130,8 +130,7 @@ def _cast(facts: Facts, dtype: str, x: Term) -> None:
 
 def _const(facts: Facts, dtype: str, bits: int) -> None:
     _dtype(dtype)
-    limit = {"bool": 2, "fp16": 1 << 16, "bf16": 1 << 16}.get(dtype, 1 << 32)
-    _need(0 <= bits < limit, f"{bits} are no bits of {dtype}")
+    _need(0 <= bits < 1 << BITS[dtype], f"{bits} are no bits of {dtype}")
 
 
 def _reduced(op: str, dtype: str) -> None:

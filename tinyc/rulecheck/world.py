@@ -210,7 +210,9 @@ def wrong_fact(world: World, name: str, args: tuple[Value, ...], value: Value) -
                 good = value >= most and (loose or value <= known_)
             if is_axis(index) or index.head in ("Lit", "Ax"):
                 good = value == (least if name.endswith("low") else most)
-            return "" if good else f"its values are {least} to {most}"
+            true = value <= least if name.endswith("low") else value >= most
+            loosely = f", and a bound no looser than {known_} is known" if true else ""
+            return "" if good else f"its values are {least} to {most}{loosely}"
         case "free" | "ix-axes":
             (term,) = args
             real = world.depends(term) if name == "free" else world.moved_by(term)
