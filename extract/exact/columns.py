@@ -61,6 +61,10 @@ class State(NamedTuple):
     held: Held
 
 
+MANY = 64
+"""Labels of a state that it takes as long to compare another with as to look at it; more count as looked at, once and again."""
+
+
 class Column(NamedTuple):
     """A kernel that fills ``name`` by ``way``. ``reads``: bit set of the buffers that must be filled for it.
     ``costs``: what it costs, as :func:`~tinyc.extract.pricing.priced` says of ``label.items()``, for each of the scope's levels.
@@ -166,6 +170,7 @@ class Search:
         self.least = float("inf")
         self.full = False
         self.count = 0
+        self.compared = 0  # with more labels of its state than MANY
         self.known: dict[State, list[Label]] = {}
         self.pending: dict[State, list[Label]] = {}
         self.queue: list[tuple[int, int, State]] = []
@@ -195,7 +200,8 @@ class Search:
             _, _, state = heapq.heappop(self.queue)
             current = set(map(id, self.known[state]))
             labels = [label for label in self.pending.pop(state) if id(label) in current]
-            self.count += len(labels)
+            self.count += len(labels) + self.compared // MANY
+            self.compared %= MANY
             if self.count > most:
                 self.full = True
                 states = [(state, label) for state, more in self.pending.items() for label in more]
@@ -309,6 +315,7 @@ class Search:
         if known is None:
             known = self.known[state] = []
         work, reads, shunned = label.work, label.reads, label.shunned
+        self.compared += max(0, len(known) - MANY)
         for other in known:
             if other.reads & ~reads == 0 == other.shunned & ~shunned and all(
                 map(float.__le__, other.work, work)

@@ -29,7 +29,7 @@ from .scope import Scope
 from .within import LABELS
 from .worth import Worth
 
-WHOLE = 20_000
+WHOLE = 22_000
 """Partial kernels of the searches of one part at most, where those that need more are left for some with more buffers taken as one."""
 
 ALIKE = 4

@@ -11,6 +11,7 @@ import tinyc
 from tinyc import functions as tc
 from tinyc.extract.cost.hardware import hardware
 from tinyc.extract.cost.model import Roofline
+from tinyc.extract.exact import columns
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.program import extract_program
 from tinyc.ir.tiny import Program
@@ -84,3 +85,39 @@ def test_the_choice_is_near_the_best(block: Any, blocks: int, size: tuple[int, .
     assert found.proof is not None
     assert found.proof.gap <= 0.05
     assert found.proof.limit in ("", "parts")  # it did not run out of steps
+
+
+def rotated(x: Any, cos: Any, sin: Any) -> Any:
+    """J. Su and others, "RoFormer: Enhanced transformer with rotary position embedding", 2021, section 3.4.2, by halves."""
+    half = x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]
+    return tc.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def test_a_search_with_many_labels_of_one_state_counts_what_it_compares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Attention of what is rotated took 28 s: one label in three was compared with hundreds, and counted as any other."""
+
+    def attention(q: Any, k: Any, v: Any, cos: Any, sin: Any) -> Any:
+        q, k = rotated(q, cos, sin), rotated(k, cos, sin)
+        near = tc.arange(33).expand_dims(1) - tc.arange(33).expand_dims(0)
+        return tc.softmax(tc.where((near >= 0) & (near < 8), q @ k.swapaxes(-1, -2) * 0.17, -1e4)) @ v
+
+    wide, half = tinyc.spec("fp16", (1, 4, 33, 32)), tinyc.spec("fp16", (33, 16))
+    program = tinyc.trace(attention, q=wide, k=wide, v=wide, cos=half, sin=half)
+    compared = 0
+    push = columns.Search._push
+
+    def noted(self: columns.Search, state: Any, label: Any) -> None:
+        nonlocal compared
+        compared += max(0, len(self.known.get(state, ())) - columns.MANY)
+        push(self, state, label)
+
+    monkeypatch.setattr(columns.Search, "_push", noted)
+    steps = 40_000
+    found = extract_program(
+        program, saturated(program, "sm80"), Roofline(hardware("sm80")), effort=Effort(600.0, steps)
+    )
+    assert found.proof is not None and found.proof.limit == "steps"
+    assert columns.MANY < compared < 2 * columns.MANY * steps
