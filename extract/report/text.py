@@ -109,9 +109,11 @@ def searched(search: SearchReport) -> str:
     else:
         ended = f"; the exact search ended at its limit of {search.limit} ({weighed})" if search.limit else ""
         said = f"Another choice of kernels could be estimated at {share(search.gap)} less at most{ended}."
+    # both are prices of the search, which finished Plans may undercut: not the estimate above
     if search.exact_s < search.greedy_s * (1 - 1e-6):
         said += (
-            f" It began with kernels at {seconds(search.greedy_s)}, these are at {seconds(search.exact_s)}."
+            f" Before Plans were finished, it began with kernels at {seconds(search.greedy_s)} and put these "
+            f"at {seconds(search.exact_s)}."
         )
     return said
 

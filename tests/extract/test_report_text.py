@@ -78,7 +78,10 @@ def test_of_many_kernels_the_slowest_are_shown_in_order() -> None:
             SearchReport(False, 0.03, 1e-5, 1e-5, 9.0, 7, 99, "nodes"),
             "at 3.0% less at most; the exact search ended",
         ),
-        (SearchReport(False, 0.5, 2e-5, 1e-5), "It began with kernels at 20.00 us, these are at 10.00 us."),
+        (
+            SearchReport(False, 0.5, 2e-5, 1e-5),
+            "Before Plans were finished, it began with kernels at 20.00 us and put these at 10.00 us.",
+        ),
     ],
 )
 def test_how_good_the_choice_is_takes_a_sentence(search: SearchReport, said: str) -> None:
