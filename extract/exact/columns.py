@@ -62,7 +62,7 @@ class State(NamedTuple):
 
 
 MANY = 64
-"""Labels of a state that it takes as long to compare another with as to look at it; more count as looked at, once and again."""
+"""Comparisons with labels of a state that take as long as to look at one. Where a state has more, they count as labels."""
 
 
 class Column(NamedTuple):
