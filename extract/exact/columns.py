@@ -61,8 +61,8 @@ class State(NamedTuple):
     held: Held
 
 
-MANY = 64
-"""Comparisons with labels of a state that take as long as to look at one. Where a state has more, they count as labels."""
+COMPARED = 400
+"""Comparisons with labels of a state that count as a label: where it has hundreds, they take longer than all else."""
 
 
 class Column(NamedTuple):
@@ -85,7 +85,8 @@ class Column(NamedTuple):
 @dataclass(frozen=True)
 class Columns:
     """``found``: none of them reads all that another does and costs as much. ``rest``: a kernel that is neither among
-    them nor dominated by one costs at least that; None where there is none. ``labels``: that were looked at."""
+    them nor dominated by one costs at least that; None where there is none. ``labels``: that were looked at, and what was compared
+    (:data:`COMPARED`)."""
 
     found: tuple[Column, ...]
     rest: float | None
@@ -170,7 +171,7 @@ class Search:
         self.least = float("inf")
         self.full = False
         self.count = 0
-        self.compared = 0  # with more labels of its state than MANY
+        self.compared = 0
         self.known: dict[State, list[Label]] = {}
         self.pending: dict[State, list[Label]] = {}
         self.queue: list[tuple[int, int, State]] = []
@@ -200,8 +201,8 @@ class Search:
             _, _, state = heapq.heappop(self.queue)
             current = set(map(id, self.known[state]))
             labels = [label for label in self.pending.pop(state) if id(label) in current]
-            self.count += len(labels) + self.compared // MANY
-            self.compared %= MANY
+            self.count += len(labels) + self.compared // COMPARED
+            self.compared %= COMPARED
             if self.count > most:
                 self.full = True
                 states = [(state, label) for state, more in self.pending.items() for label in more]
@@ -315,7 +316,7 @@ class Search:
         if known is None:
             known = self.known[state] = []
         work, reads, shunned = label.work, label.reads, label.shunned
-        self.compared += max(0, len(known) - MANY)
+        self.compared += len(known)
         for other in known:
             if other.reads & ~reads == 0 == other.shunned & ~shunned and all(
                 map(float.__le__, other.work, work)

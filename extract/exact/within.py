@@ -11,7 +11,7 @@ from .columns import Search
 from .inside import Beneath, Kind, Levels
 from .scope import Scope, bits
 
-LABELS = 20_000
+LABELS = 22_000
 """Partial kernels of one search at most."""
 
 CHEAP = 0.1

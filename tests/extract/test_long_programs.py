@@ -44,8 +44,8 @@ def test_a_long_program_is_not_dearer_than_all_greedy_passes_find(
 
 def test_a_rough_start_stores_what_it_would_compute_twice() -> None:
     """And the search may do otherwise: it is of the problem as it was. Before, all greedy passes were made instead."""
-    traced = blocks(1, 32, 64, "fp16")
-    problem, _ = chosen_from(traced, "sm90")
+    traced = blocks(1, 16, 32, "fp16")
+    problem, _ = chosen_from(traced, "cpu")
     _, first = rough(problem)
     assert first is not None and build(traced, problem.view, first, problem.rows).repeated
     begun = _begun(traced, problem, lambda region: None)

@@ -106,18 +106,24 @@ def test_a_search_with_many_labels_of_one_state_counts_what_it_compares(
 
     wide, half = tinyc.spec("fp16", (1, 4, 33, 32)), tinyc.spec("fp16", (33, 16))
     program = tinyc.trace(attention, q=wide, k=wide, v=wide, cos=half, sin=half)
-    compared = 0
-    push = columns.Search._push
+    compared = looked_at = 0
+    push, expand = columns.Search._push, columns.Search._expand
 
-    def noted(self: columns.Search, state: Any, label: Any) -> None:
+    def pushed(self: columns.Search, state: Any, label: Any) -> None:
         nonlocal compared
-        compared += max(0, len(self.known.get(state, ())) - columns.MANY)
+        compared += len(self.known.get(state, ()))
         push(self, state, label)
 
-    monkeypatch.setattr(columns.Search, "_push", noted)
+    def expanded(self: columns.Search, state: Any, labels: Any) -> None:
+        nonlocal looked_at
+        looked_at += len(labels)
+        expand(self, state, labels)
+
+    monkeypatch.setattr(columns.Search, "_push", pushed)
+    monkeypatch.setattr(columns.Search, "_expand", expanded)
     steps = 40_000
     found = extract_program(
         program, saturated(program, "sm80"), Roofline(hardware("sm80")), effort=Effort(600.0, steps)
     )
     assert found.proof is not None and found.proof.limit == "steps"
-    assert columns.MANY < compared < 2 * columns.MANY * steps
+    assert looked_at < 0.8 * steps < looked_at + compared / columns.COMPARED < 1.2 * steps
