@@ -166,9 +166,11 @@ class _Program:
                 solver.setOptionValue("mip_max_nodes", limits.nodes)
                 self._start(solver, best)
             solver.run()
-            if not fractional and not self._priced(solver):  # seen of HiGHS 1.16 with presolve: cost left out
+            priced = fractional or self._priced(solver)
+            if not priced:  # seen of HiGHS 1.16 with presolve: cost left out
                 solver.setOptionValue("presolve", "off")
                 solver.run()
+                priced = self._priced(solver)
             status, info = solver.getModelStatus().name, solver.getInfo()
             if fractional:
                 if status != "kOptimal":
@@ -176,7 +178,7 @@ class _Program:
                     break
                 bound = max(bound, info.objective_function_value)
             else:
-                bound = max(bound, info.mip_dual_bound)
+                bound = max(bound, info.mip_dual_bound) if priced else bound
                 if status not in ("kOptimal", "kObjectiveBound"):
                     limit = "seconds" if status == "kTimeLimit" else "nodes"
             values = list(solver.getSolution().col_value)
