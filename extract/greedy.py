@@ -12,6 +12,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from .choice import Choice, Kernel, evaluations
+from .exact.mates import at_ends, mates
 from .problem import Problem
 from .relaxation import TIE, Pass
 from .view import Item, View, axis_extent
@@ -64,14 +65,17 @@ def rough(problem: Problem) -> tuple[Problem, Choice | None]:
     pay in it; None as of :func:`extract`."""
     if not _known(problem):
         return problem, None
-    first = Pass(problem).solve()
-    return (problem, None) if first is None else _without_streams(problem, _filled(first))
+    filled = Pass(problem).filled()
+    if filled is None:
+        return problem, None
+    # what stores h W for x + h W adds up all layers before in each kernel: kernels as large take long to look at
+    return _without_streams(problem, at_ends(mates(problem), filled))
 
 
 def rougher(problem: Problem) -> Choice | None:
     """What two passes find, of a problem with buffers for all outputs."""
-    first = Pass(problem).solve()
-    return None if first is None else Pass(problem, _filled(first)).solve()
+    filled = Pass(problem).filled()
+    return None if filled is None else Pass(problem, filled).solve()
 
 
 def _known(problem: Problem) -> bool:

@@ -87,6 +87,26 @@ class Pass:
         self.stale = bytearray(b"\1" * len(self.order))  # per key, whether what it depends on has changed
 
     def solve(self) -> Choice | None:
+        """The cheapest program that is found; None where an output cannot be computed."""
+        self._settle()
+        found = self._program()
+        if found is None:
+            return None
+        kernels: list[Kernel] = []
+        for name, items in found.items():
+            kernel = priced(self.problem, self.view.buffers[name], self.way[name], items)
+            if kernel is None:
+                return None
+            kernels.append(kernel)
+        return Choice(tuple(kernels), sum(kernel.seconds for kernel in kernels))
+
+    def filled(self) -> frozenset[str] | None:
+        """The buffers that :meth:`solve` fills; its kernels, which may be large, are not priced."""
+        self._settle()
+        found = self._program()
+        return None if found is None else frozenset(found)
+
+    def _settle(self) -> None:
         stale, users = self.stale, self.problem.users
         for _ in range(SWEEPS):
             for number in range(len(self.order)):
@@ -96,7 +116,6 @@ class Pass:
                         self._touch(users[number])
             if not any(stale):
                 break
-        return self._choice()
 
     def _touch(self, numbers: Iterable[int]) -> None:
         for number in numbers:
@@ -414,42 +433,34 @@ class Pass:
 
     # ---- the solution ----
 
-    def _choice(self) -> Choice | None:
-        """Kernels for the outputs and all they read, in order; None where something is missing or a cycle is left."""
-        kernels: list[Kernel] = []
+    def _program(self) -> dict[str, dict[Key, Item]] | None:
+        """For each buffer that the outputs need what is computed as what to fill it, in an order in which it can be; None where
+        something is missing or a cycle is left."""
+        found: dict[str, dict[Key, Item]] = {}
         state: dict[str, int] = {}
         stack = [(output, False) for output in reversed(self.view.graph.outputs)]
-        built: dict[str, Kernel] = {}
+        built: dict[str, dict[Key, Item]] = {}
         while stack:
             name, ready = stack.pop()
             if self.view.buffers[name].arg is not None:
                 return None  # an output is always filled by a kernel
             if ready:
                 state[name] = 2
-                kernels.append(built[name])
+                found[name] = built[name]
                 continue
             if state.get(name) == 2:
                 continue
-            if state.get(name) == 1:
+            filled = self.fill[self.number[name]]
+            if state.get(name) == 1 or filled is None:
                 return None
-            kernel = self._kernel(self.view.buffers[name])
-            if kernel is None:
-                return None
-            state[name], built[name] = 1, kernel
+            state[name], built[name] = 1, self._items((self.way[name].root, False), filled)
             stack.append((name, True))
-            for item in kernel.items.values():
+            for item in built[name].values():
                 if item.head == "Read":
                     read = str(item.payload[0])
                     if self.view.buffers[read].arg is None and state.get(read) != 2:
                         stack.append((read, False))
-        return Choice(tuple(kernels), sum(kernel.seconds for kernel in kernels))
-
-    def _kernel(self, buffer: Buffer) -> Kernel | None:
-        filled = self.fill[self.number[buffer.cls]]
-        if filled is None:
-            return None
-        way = self.way[buffer.cls]
-        return priced(self.problem, buffer, way, self._items((way.root, False), filled))
+        return found
 
     def _items(self, root: Key, filled: _Best) -> dict[Key, Item]:
         """What each key is computed as in a kernel. Where one use of a key takes another way than the best, all do."""

@@ -111,7 +111,7 @@ class Cases:
         if tiling is None or case in (LOOPS, STREAMS):
             return self._loops(root, shape, size) if tiling else []
         found: dict[Schedule | None, None] = {}
-        for key in self._beneath(root):
+        for key in self.beneath(root):
             for option in self.scope.options[key]:
                 if case == SCAN:
                     found |= dict.fromkeys(self.problem.running.streamed(key, option.item))
@@ -125,7 +125,7 @@ class Cases:
         return [each for each in found if each is not None]
 
     def _loops(self, root: Key, shape: tuple[int, ...], size: int) -> list[Schedule]:
-        options = [(key, option.item) for key in self._beneath(root) for option in self.scope.options[key]]
+        options = [(key, option.item) for key in self.beneath(root) for option in self.scope.options[key]]
         inside = any(item is INSIDE for _, item in options)
         common = inside or in_common(self.problem.view, options, shape)
         running, folds = self.problem.running, self._folds(root, shape)
@@ -137,7 +137,7 @@ class Cases:
 
     def _folds(self, root: Key, shape: tuple[int, ...]) -> tuple[Fold, ...]:
         """The sums that threads may share in a kernel from ``root``."""
-        beneath = self._beneath(root)
+        beneath = self.beneath(root)
         # what is made of a value depends on no other output axes than the value
         last = sum(size > 1 for size in shape) - 1
         anywhere = any(
@@ -147,7 +147,7 @@ class Cases:
         )
         return self.problem.folds(shape, None if anywhere else beneath)
 
-    def _beneath(self, root: Key) -> list[Key]:
+    def beneath(self, root: Key) -> list[Key]:
         """The values that there may be in a kernel from ``root``."""
         if root not in self._below:
             found, stack = {root}, [root]
@@ -160,7 +160,7 @@ class Cases:
 
     def _heads(self, root: Key) -> frozenset[str]:
         """What there may be in a kernel from ``root``."""
-        items = (option.item for key in self._beneath(root) for option in self.scope.options[key])
+        items = (option.item for key in self.beneath(root) for option in self.scope.options[key])
         return frozenset(item.op if item is INSIDE else item.head for item in items)
 
     def of(self, root: Key, anywhere: bool = False) -> list[Case]:

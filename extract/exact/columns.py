@@ -31,34 +31,52 @@ PLAIN: Contexts = frozenset([()])
 class Label(NamedTuple):
     """``work``: by field of the scope. ``reads``: bit set of buffers. ``shunned``: those that it could have read and has
     not: if it reads one of them for another value, it is no better than a kernel that reads it for both. ``upper``: about
-    what its parts cost one by one, in seconds. ``before``, ``key``, ``item``: the last step."""
+    what its parts cost one by one, in seconds. ``step``: what is computed as what in the last step; ``before``: all before."""
 
     work: tuple[float, ...]
     reads: int
     shunned: int
     upper: float
     before: Label | None
-    key: Key | None
-    item: Item | None
+    step: tuple[tuple[Key, Item], ...]
 
     def items(self) -> dict[Key, Item]:
         """What each value is computed as."""
         found: dict[Key, Item] = {}
         label: Label | None = self
         while label is not None:
-            if label.key is not None and label.item is not None:
-                found[label.key] = label.item
+            found |= label.step
             label = label.before
         return found
 
 
 class State(NamedTuple):
-    """``open``: what is still to be computed, by position, the last first. ``fixed``: of values that need each other in
+    """``open``: what is still to be computed, by rank, the highest first. ``fixed``: of values that need each other in
     a circle, what they are computed as: (position, option, contexts). ``held``: see :meth:`Case.held`."""
 
     open: Open
     fixed: tuple[tuple[int, int, Contexts], ...]
     held: Held
+
+
+class Move(NamedTuple):
+    """A step of a search, or several. ``after``: the state then. The others are what it adds to a label, see there."""
+
+    after: State
+    work: tuple[float, ...]
+    reads: int
+    shunned: int
+    upper: float
+    step: tuple[tuple[Key, Item], ...]
+
+
+def _one_after_the_other(one: Move, two: Move) -> Move | None:
+    """Two steps as one; None where one reads what the other has shunned."""
+    if one.reads & two.shunned or one.shunned & two.reads:
+        return None
+    work = tuple(map(float.__add__, one.work, two.work))
+    reads, shunned = one.reads | two.reads, one.shunned | two.shunned
+    return Move(two.after, work, reads, shunned, one.upper + two.upper, two.step + one.step)
 
 
 COMPARED = 400
@@ -166,12 +184,16 @@ class Search:
         self.shape = shape
         runs = scope.cases.runs(root, case, shape, size) if shape is not None and root is not None else []
         axes = scope.problem.view.free[root[0]] if filled and root is not None else None
+        self.constants = scope.constants(case)
         self.floors = Floor(scope, case, runs, beside if filled else None, axes)
         self.ahead: dict[Open, list[tuple[Cover, float]]] = {}
         self.least = float("inf")
         self.full = False
         self.count = 0
         self.compared = 0
+        self.zero = (0.0,) * len(scope.fields)
+        self.rank: Mapping[int, int] = {}
+        self.forced: dict[State, Move | None] = {}
         self.known: dict[State, list[Label]] = {}
         self.pending: dict[State, list[Label]] = {}
         self.queue: list[tuple[int, int, State]] = []
@@ -191,11 +213,11 @@ class Search:
         if not self.filled:
             # its own work is counted where it is used, as that of INSIDE, and so is what Beneath knows
             self.free = self.scope.grouped(root)
-        zero = (0.0,) * len(self.scope.fields)
+        self.rank = self.scope.ranks(root)
         start = State(((self.scope.position[root], frozenset([()])),), (), frozenset())
         self._push(
             start,
-            Label(zero, 0, 0, self.scope.problem.model.kernel(self.beside) - self.before, None, None, None),
+            Label(self.zero, 0, 0, self.scope.problem.model.kernel(self.beside) - self.before, None, ()),
         )
         while self.queue:
             _, _, state = heapq.heappop(self.queue)
@@ -217,56 +239,92 @@ class Search:
             self._expand(state, labels)
 
     def _expand(self, state: State, labels: Sequence[Label]) -> None:
-        scope = self.scope
-        (position, contexts), rest = state.open[0], state.open[1:]
-        key, stored = scope.order[position], scope.problem.stored
-        fixed = next((each for each in state.fixed if each[0] == position), None)
-        for number, option in enumerate(scope.options[key]):
-            item = option.item
-            if fixed is not None and fixed[1] != number:
+        for number in self._numbers(state):
+            first = self._move(state, number)
+            following = first and self._forced(first.after)
+            move = first and following and _one_after_the_other(first, following)
+            if move is None:
                 continue
-            if item.head == "Read" and scope.bits[str(item.payload[0])] == self.own:
-                continue
-            if key != self.root and (
-                (item.head != "Read" and key[0] in stored) or (self.case, position, number) in scope.dropped
-            ):
-                continue
-            held = (
-                self.case.held(
-                    state.held,
-                    item,
-                    scope.problem.view.origin(key[0]),
-                    contexts != PLAIN,
-                    item.head == "Contract" and tileable(scope.problem.view, key[0], item),
-                    scope.problem.row,
-                )
-                if fixed is None
-                else state.held
-            )
-            if held is None:
-                continue
-            work, marks = scope.work(position, number, self.case, self.shape)
-            if self.filled and self.case == LOOPS and ("streams", None) in marks:
-                continue
-            if key in self.free:
-                work = (0.0,) * len(work)
-            after = self._after(state, rest, position, number, contexts, held | marks)
-            if after is None or not self._able(after):
-                continue
-            times = len(contexts)
-            reads = scope.reads(key, item)
-            if item is INSIDE:
-                reads |= scope.given.again(key, times)
-            more = times * scope.seconds(position, number, self.case) if key not in self.free else 0.0
-            shunned = scope.at_hand[self.case][position][number] if key != self.root else 0
+            after, work, reads, shunned, more, step = move
             for label in labels:
                 if label.reads & shunned or label.shunned & reads:
                     continue
-                total = tuple([a + times * b for a, b in zip(label.work, work, strict=True)])
-                upper = label.upper + more + (scope.moving(reads) if reads & ~label.reads else 0.0)
+                total = tuple(map(float.__add__, label.work, work))
+                upper = label.upper + more + (self.scope.moving(reads) if reads & ~label.reads else 0.0)
                 self._push(
-                    after, Label(total, label.reads | reads, label.shunned | shunned, upper, label, key, item)
+                    after, Label(total, label.reads | reads, label.shunned | shunned, upper, label, step)
                 )
+
+    def _numbers(self, state: State) -> list[int]:
+        """The options by which the value that comes next may be computed."""
+        scope, position = self.scope, state.open[0][0]
+        key = scope.order[position]
+        for place, number, _ in state.fixed:
+            if place == position:
+                return [number]
+        free = key == self.root
+        stored = key[0] in scope.problem.stored
+        return [
+            number
+            for number, option in enumerate(scope.options[key])
+            if (
+                scope.bits[str(option.item.payload[0])] != self.own
+                if option.item.head == "Read"
+                else free or not stored
+            )
+            and (free or (self.case, position, number) not in scope.dropped)
+        ]
+
+    def _forced(self, state: State) -> Move | None:
+        """All steps from a state on for which there is no choice, as one; None where they lead nowhere."""
+        steps: list[tuple[State, Move]] = []
+        while state not in self.forced:
+            numbers = self._numbers(state) if state.open else []
+            step = self._move(state, numbers[0]) if len(numbers) == 1 else None
+            if step is not None:
+                steps.append((state, step))
+                state = step.after
+            else:
+                here = not state.open or len(numbers) > 1
+                self.forced[state] = Move(state, self.zero, 0, 0, 0.0, ()) if here else None
+        found = self.forced[state]
+        for before, step in reversed(steps):
+            found = found and _one_after_the_other(step, found)
+            self.forced[before] = found
+        return found
+
+    def _move(self, state: State, number: int) -> Move | None:
+        """The step by which the value that comes next is computed by an option; None where there is no such kernel."""
+        scope = self.scope
+        (position, contexts), rest = state.open[0], state.open[1:]
+        key = scope.order[position]
+        item = scope.options[key][number].item
+        held: Held | None = state.held
+        if all(place != position for place, _, _ in state.fixed):
+            origin, tiles = scope.problem.view.origin(key[0]), item.head == "Contract"
+            tiles = tiles and tileable(scope.problem.view, key[0], item)
+            held = self.case.held(state.held, item, origin, contexts != PLAIN, tiles, scope.problem.row)
+        if held is None:
+            return None
+        work, marks = scope.work(position, number, self.case, self.shape)
+        if self.filled and self.case == LOOPS and ("streams", None) in marks:
+            return None
+        children = scope.steps(position, number, contexts)
+        constant = [self.constants[child] for child, _ in children if child in self.constants]
+        marks = marks.union(*(more for _, more in constant))
+        after = self._after(state, rest, position, number, contexts, held | marks)
+        if after is None or not self._able(after):
+            return None
+        times, reads, upper = len(contexts), scope.reads(key, item), 0.0
+        if key in self.free:
+            work = self.zero
+        else:
+            upper = times * scope.seconds(position, number, self.case)
+        if item is INSIDE:
+            reads |= scope.given.again(key, times)
+        shunned = scope.at_hand[self.case][position][number] if key != self.root else 0
+        total = tuple([times * amount for amount in work])
+        return Move(after, total, reads, shunned, upper, ((key, item), *(each for each, _ in constant)))
 
     def _after(
         self, state: State, rest: Open, position: int, number: int, contexts: Contexts, held: Held
@@ -279,6 +337,8 @@ class Search:
             known = fixed[position][2] if position in fixed else frozenset()
             fixed[position] = (position, number, known | contexts)
         for child, inner in scope.steps(position, number, contexts):
+            if child in self.constants:
+                continue
             if child in fixed:
                 inner -= fixed[child][2]
                 if not inner:
@@ -286,10 +346,11 @@ class Search:
             open_[child] = open_.get(child, frozenset()) | inner
         if fixed and self._circular(fixed, position):
             return None
-        ordered = tuple(sorted(open_.items(), key=lambda each: -each[0]))
+        rank = self.rank
+        ordered = tuple(sorted(open_.items(), key=lambda each: -rank[each[0]]))
         if fixed:
-            last = ordered[0][0] if ordered else -1
-            fixed = {place: each for place, each in fixed.items() if scope.circle[place] <= last}
+            last = rank[ordered[0][0]] if ordered else -1
+            fixed = {place: each for place, each in fixed.items() if rank[scope.circle[place]] <= last}
         return State(ordered, tuple(fixed[place] for place in sorted(fixed)), held)
 
     def _able(self, state: State) -> bool:
@@ -337,7 +398,7 @@ class Search:
         if state not in self.pending:
             self.pending[state] = []
             self.pushed += 1
-            heapq.heappush(self.queue, (-state.open[0][0], self.pushed, state))
+            heapq.heappush(self.queue, (-self.rank[state.open[0][0]], self.pushed, state))
         self.pending[state].append(label)
 
     def floor(self, label: Label, held: Held, ahead: Cover | None = None, enough: float = 0.0) -> float:

@@ -32,7 +32,7 @@ from .parts import parts, sizes
 from .proof import Effort, Proof, unproven
 from .relaxed import relaxed
 from .rounded import Picked, rounded
-from .solved import Answer, Meter, Solved, answered, made_levels
+from .solved import ALIKE, Answer, Meter, Solved, answered, made_levels
 from .tables import Found, Table
 
 SMALL = 300
@@ -218,7 +218,9 @@ def _unused(
         for each, before, after in zip(answers, [(), *states], states, strict=False):
             kept.update(each.part.made)
             if each.solved is not None:
-                kept.update(each.solved.filled(each.buffers, (before, after), most, filled))
+                # of a part that is like no other, more is taken as one than had to be
+                alike = 1 if count[id(each.solved)] == 1 else ALIKE
+                kept.update(each.solved.filled(each.buffers, (before, after), most, filled, alike))
     return frozenset(
         name for name, buffer in problem.view.buffers.items() if buffer.arg is None and name not in kept
     )

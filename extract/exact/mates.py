@@ -77,14 +77,14 @@ def regular(problem: Problem, choice: Choice) -> Choice:
     greedy choice with no rows of a product kept, which it keeps here and there, if that costs less so. With what separates the
     layers stored (``separators.py``), if that costs hardly more."""
     mate = mates(problem)
-    guides = [_lasts(problem, mate, choice)]
+    guides = [lasts(problem, mate, _filled(choice)) or choice]
     plain = problem.without_rows()
-    other = Pass(plain).solve() if problem.rows else None
+    filled = Pass(plain).filled() if problem.rows else None
+    other = None if filled is None else lasts(plain, mate, filled)
     if other is not None:
-        kernels = _lasts(plain, mate, other).kernels
-        again = [priced(problem, kernel.buffer, kernel.way, kernel.items) for kernel in kernels]
+        again = [priced(problem, kernel.buffer, kernel.way, kernel.items) for kernel in other.kernels]
         found = tuple(kernel for kernel in again if kernel is not None)
-        if len(found) == len(kernels):
+        if len(found) == len(again):
             guides.append(Choice(found, sum(kernel.seconds for kernel in found)))
     best = min(guides, key=lambda guide: guide.seconds)
     apart = Pass(problem, _filled(best) | _between_layers(problem, mate)).solve()
@@ -102,11 +102,14 @@ def _between_layers(problem: Problem, mate: Mapping[str, str]) -> frozenset[str]
     )
 
 
-def _lasts(problem: Problem, mate: Mapping[str, str], choice: Choice) -> Choice:
-    filled = _filled(choice)
-    old = frozenset(name for name in filled if name in mate)
-    new = frozenset(last(mate, name) for name in old)
-    return Pass(problem, filled - old | new, old - new).solve() or choice
+def lasts(problem: Problem, mate: Mapping[str, str], filled: frozenset[str]) -> Choice | None:
+    """What a pass finds for which the buffers ``filled`` are free, but the last of a chain of mates where another one is."""
+    return Pass(problem, at_ends(mate, filled), filled - at_ends(mate, filled)).solve()
+
+
+def at_ends(mate: Mapping[str, str], filled: frozenset[str]) -> frozenset[str]:
+    """The buffers ``filled``, but the last of a chain of mates where another one is."""
+    return frozenset(last(mate, name) for name in filled)
 
 
 def _filled(choice: Choice) -> frozenset[str]:

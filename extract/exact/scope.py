@@ -23,6 +23,7 @@ from .hosts import Hosts
 from .inside import INSIDE, origins
 from .merged import Merging, merged
 from .parts import Part
+from .ranks import ranks
 from .tables import HOWS, of_fields
 
 Context = tuple[tuple[str, object], ...]
@@ -113,6 +114,9 @@ class Scope:
         self.dropped: set[tuple[Case, int, int]] = set()
         self.covers = Covers(self)
         self.levels = part.levels
+        self._operands = [{self.position[child] for child in self.edges[key]} for key in self.order]
+        self._ranks: dict[Key, Mapping[int, int]] = {}
+        self._constants: dict[Case, Mapping[int, tuple[tuple[Key, Item], Held]]] = {}
         self._bytes: dict[int, int] = {}
         self._shaped: dict[Case, Sequence[bool]] = {}
         self._moving: dict[int, float] = {}
@@ -257,6 +261,13 @@ class Scope:
         for known in (self._work, self._steps, self._seconds, self._longer, self._shaped):
             known.clear()
 
+    def ranks(self, root: Key) -> Mapping[int, int]:
+        """Of each value that there may be in a kernel from ``root``, by position, in which order it is decided (``ranks.py``)."""
+        if root not in self._ranks:
+            beneath = [self.position[key] for key in self.cases.beneath(root)]
+            self._ranks[root] = ranks(beneath, self._operands, self.circle)
+        return self._ranks[root]
+
     def readable(self, key: Key) -> Iterator[str]:
         """The buffers that a value may be read from."""
         for option in self.options[key]:
@@ -385,6 +396,24 @@ class Scope:
             known = self.amounts(whole), frozenset(marks)
             self._work[position, number, case, shape] = known
         return known
+
+    def constants(self, case: Case) -> Mapping[int, tuple[tuple[Key, Item], Held]]:
+        """By position, the values that are constants and no work, each as what it is computed, and what it makes a kernel hold: what
+        needs one has it at once."""
+        if case not in self._constants:
+            found: dict[int, tuple[tuple[Key, Item], Held]] = {}
+            for position, key in enumerate(self.order):
+                options = self.options[key]
+                if (
+                    len(options) == 1
+                    and options[0].item.head == "Const"
+                    and key[0] not in self.problem.stored
+                ):
+                    work, marks = self.work(position, 0, case)
+                    if not any(work):
+                        found[position] = (key, options[0].item), marks
+            self._constants[case] = found
+        return self._constants[case]
 
     def shaped(self, case: Case) -> Sequence[bool]:
         """Of each value, whether the work of having it in a kernel of a case may differ with the shape that the kernel fills."""

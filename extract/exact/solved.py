@@ -29,7 +29,7 @@ from .scope import Scope
 from .within import LABELS
 from .worth import Worth
 
-WHOLE = 22_000
+WHOLE = 10_000
 """Partial kernels of the searches of one part at most, where those that need more are left for some with more buffers taken as one."""
 
 ALIKE = 4
@@ -38,7 +38,7 @@ ALIKE = 4
 MANY = 8
 """Parts of a program of which one like no other matters little: if its first search fails, the one that is sure to end is next."""
 
-TRIAL = 1_000
+TRIAL = 500
 """Of the first search for a buffer's kernels, which is to find some of the best."""
 
 
@@ -117,14 +117,19 @@ class Solved:
         return found
 
     def filled(
-        self, buffers: Sequence[str], ends: Ends, most: float, known: Collection[str]
+        self,
+        buffers: Sequence[str],
+        ends: Ends,
+        most: float,
+        known: Collection[str],
+        alike_at_most: int = ALIKE,
     ) -> Iterator[str]:
         """The buffers that are filled in the solution of a bound, or one that costs no more than ``most`` seconds beside it, and what
-        is taken as they are; of many, those that are ``known`` to do."""
+        is taken as they are; of more than ``alike_at_most``, those that are ``known`` to do."""
         for name in self.bounds.near(ends, most):
             alike = [buffers[number] for number in self.alike[self.number[name]]]
             able = [each for each in alike if each in known]
-            yield from able if able and len(alike) > ALIKE else alike
+            yield from able if able and len(alike) > alike_at_most else alike
 
     def picked(
         self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str], ends: Ends
@@ -197,9 +202,14 @@ def _solved(
     ways = (None, *MERGINGS) if merges else (None,)
     # what is merged gives no kernels: where some parts are, the others need none either
     first = max(meter.merging.get(len(part.buffers), 0), int(any(meter.merging.values()))) if merges else 0
-    for tried in sorted({first, len(ways) - 1}) if lone else range(first, len(ways)):
+    last = len(ways) - 1
+    if lone:
+        tries = [last] if first else sorted({0, last})
+    else:
+        tries = list(range(first, len(ways)))
+    for tried in tries:
         scope = Scope(hosts.problem, part, loosely, hosts, ways[tried])
-        whole = WHOLE if tried < len(ways) - 1 else float("inf")
+        whole = WHOLE if tried < last else float("inf")
         weighed = _weighed(scope, meter, whole)
         if weighed is None:
             scope.searched()

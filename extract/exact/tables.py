@@ -137,13 +137,16 @@ def ways_of(table: Table, partial: int, light: int) -> Found:
     able: list[set[int]] = [set() for _ in range(partial + 1)]
     for number, how in enumerate(HOWS):
         rows = [_Plain(row.made, *_options(row, number)) for row in table]
+        places = _places(rows)
+        rows = [_narrowed(row, places) for row in rows]
+        again = sum(place >= ONCE for place in places)
         for read in range(partial + 1):
-            found = _done(rows, read, light)
+            found = _done(rows, read, light, again)
             able[read] |= found.keys()
             for outer in (True, False):
                 there = (ways for place, ways in found.items() if table[place].outer == outer)
-                ways = map(_together, map(_once, itertools.chain.from_iterable(there)))
-                once[read, how, outer] = fewest(ways)
+                wide = (_widened(way, places) for way in itertools.chain.from_iterable(there))
+                once[read, how, outer] = fewest(map(_together, map(_once, wide)))
     return once, [frozenset(each) for each in able]
 
 
@@ -188,6 +191,47 @@ class _Plain(NamedTuple):
     steps: list[_Computing]
 
 
+ONCE = len(AMOUNTS) + 2
+"""Of what :func:`_amounts` has, so many come before those of each further evaluation."""
+
+
+def _places(rows: Sequence[_Plain]) -> list[int]:
+    """Of the amounts, those that any of these has: most are of work that nothing does here."""
+    found: list[tuple[float, ...]] = []
+    for row in rows:
+        found += [each.way.amounts for each in row.reads]
+        for step in row.steps:
+            found += [step.work, step.read.amounts]
+            found += [way.amounts for ways in step.before for way in ways]
+    return [place for place, amounts in enumerate(zip(*found, strict=True)) if any(amounts)]
+
+
+def _narrowed(row: _Plain, places: Sequence[int]) -> _Plain:
+    """With these of the amounts alone."""
+
+    def narrow(way: _Way) -> _Way:
+        return way._replace(amounts=tuple([way.amounts[place] for place in places]))
+
+    reads = [each._replace(way=narrow(each.way)) for each in row.reads]
+    steps = [
+        step._replace(
+            work=tuple([step.work[place] for place in places]),
+            read=narrow(step.read),
+            before=[[narrow(way) for way in ways] for ways in step.before],
+        )
+        for step in row.steps
+    ]
+    return _Plain(row.made, reads, steps)
+
+
+def _widened(way: _Way, places: Sequence[int]) -> _Way:
+    """With all amounts."""
+    amounts = [0.0] * (ONCE + len(AMOUNTS))
+    for place, amount in zip(places, way.amounts, strict=True):
+        amounts[place] = amount
+    return way._replace(amounts=tuple(amounts))
+
+
 def _options(row: _Row, how: int) -> tuple[list[_Reading], list[_Computing]]:
     reads: list[_Reading] = []
     steps: list[_Computing] = []
@@ -218,9 +262,10 @@ def _once(way: _Way) -> Once:
     return Once(work, way.schedule, before, inputs, again, way.plain)
 
 
-def _done(rows: Sequence[_Plain], barred: int, light: int) -> Mapping[int, Sequence[_Way]]:
+def _done(rows: Sequence[_Plain], barred: int, light: int, again: int) -> Mapping[int, Sequence[_Way]]:
     """What a kernel of a kind does at least beside the last step that computes a value that is made, and reads nothing of the sets
-    of names up to ``barred``. A value that it cannot compute so is left out."""
+    of names up to ``barred``. A value that it cannot compute so is left out. ``again``: so many of the amounts, the last, are of
+    each further evaluation."""
     values: dict[int, Sequence[_Way]] = {}
     found: dict[int, Sequence[_Way]] = {}
     for place, row in enumerate(rows):
@@ -229,7 +274,10 @@ def _done(rows: Sequence[_Plain], barred: int, light: int) -> Mapping[int, Seque
         for step in row.steps:
             if step.only <= barred or not all(each in values for each, _ in step.below):
                 continue
-            below = ([_of(way, again) for way in values[number]] for number, again in step.below)
+            below = (
+                values[number] if often else [_of(way, again) for way in values[number]]
+                for number, often in step.below
+            )
             for each in itertools.product(*below):
                 done = _most((step.read, *each))
                 # what computes a sum again takes long enough, and is charged where it is made with all that it needs
@@ -251,12 +299,9 @@ def _done(rows: Sequence[_Plain], barred: int, light: int) -> Mapping[int, Seque
     return found
 
 
-NONE_AGAIN = (0.0,) * len(AMOUNTS)
-
-
-def _of(way: _Way, again: bool) -> _Way:
-    """What is done for an operand. ``again``: for each evaluation of what is computed from it."""
-    return way if again else way._replace(amounts=way.amounts[: -len(AMOUNTS)] + NONE_AGAIN)
+def _of(way: _Way, again: int) -> _Way:
+    """What is done for an operand that is not evaluated again where what is computed from it is. ``again``: see :func:`_done`."""
+    return way._replace(amounts=way.amounts[: len(way.amounts) - again] + (0.0,) * again)
 
 
 def _most(ways: Sequence[_Way]) -> _Way:

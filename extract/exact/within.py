@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,7 +13,7 @@ from .columns import Search
 from .inside import Beneath, Kind, Levels
 from .scope import Scope, bits
 
-LABELS = 22_000
+LABELS = 10_000
 """Partial kernels of one search at most."""
 
 CHEAP = 0.1
@@ -97,7 +99,8 @@ class Unfilled:
         known: dict[tuple[Within, ...], list[list[Within]]] = {}
         for each in ways.values():
             if tuple(each) not in known:
-                known[tuple(each)] = [self._ways(each, kind) for kind in group.kinds]
+                few = self._few(each)
+                known[tuple(each)] = [self._ways(few, kind) for kind in group.kinds]
         self.ways = {given: known[tuple(each)] for given, each in ways.items()}
 
     def at(self, level: int, given: Levels) -> list[Within]:
@@ -122,6 +125,19 @@ class Unfilled:
                 return True
         return free != kind.deep
 
+    def _few(self, ways: Iterable[Within]) -> list[Within]:
+        """Those that may be among the best at some level: of hundreds, a few dozen."""
+        partial = functools.reduce(operator.or_, self.partial, 0)
+        apart: dict[tuple[object, ...], list[Within]] = {}
+        for way in ways:
+            what = way.outer, way.reads & partial, *self._kind(way)
+            apart.setdefault(what, []).append(way)
+        return [way for each in apart.values() for way in best(each)]
+
+    def _kind(self, way: Within) -> tuple[bool, bool, bool]:
+        """What :meth:`_fits` asks of a way."""
+        return bool(way.reads & self.rooted), way.seconds <= self.cheap, way.some
+
     def _ways(self, ways: Sequence[Within], kind: Kind) -> list[Within]:
         """Those at a level, as :meth:`_fits` tells them apart."""
         barred = sum(self.partial[: kind.partial])
@@ -140,8 +156,7 @@ class Unfilled:
             there = [way._replace(reads=way.reads | bit) for way in there for bit in bits(sources)]
         apart: dict[tuple[bool, bool, bool], list[Within]] = {}
         for way in there:
-            what = bool(way.reads & self.rooted), way.seconds <= self.cheap, way.some
-            apart.setdefault(what, []).append(way)
+            apart.setdefault(self._kind(way), []).append(way)
         return [way for each in apart.values() for way in best(each)]
 
     def charge(self, way: Within, level: int) -> float:

@@ -288,10 +288,10 @@ def test_the_bounds_of_two_streams_hold(seeds: Sequence[int], target: str) -> No
 def test_steps_reach_further_with_more_taken_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     function, shapes = transformer(4, 32, 64)
     program = tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})
-    problem, _ = chosen_from(program, "sm80")
+    problem, _ = chosen_from(program, "sm90")
     _, start = rough(problem)
     assert start is not None
-    effort = Effort(600.0, 100_000)
+    effort = Effort(600.0, 40_000)
     choice, proof = exact(problem, start, effort)
     assert proof.bound <= choice.seconds <= start.seconds
     check_runs(problem, choice)

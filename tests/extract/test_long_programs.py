@@ -62,7 +62,7 @@ def test_a_rough_start_that_leaves_large_parts_is_not_searched_from(monkeypatch:
     problem, greedy = chosen_from(traced, "sm80")
     _, start = rough(problem)
     assert start is not None
-    assert start.seconds > 1.3 * greedy.seconds
+    assert start.seconds > 1.1 * greedy.seconds
     choice, proof = exact(problem, start, EFFORT, hasty=True)
     assert choice is start
     assert proof.bound == 0
