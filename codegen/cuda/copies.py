@@ -2,11 +2,13 @@
 
 The threads walk a tile row by row, each a piece of a row, and again some rows further on. What depends on the operand's own axes is
 computed once, before the loop over k; what depends on k, once per tile. Where both are linear, all that is left in the loop is one
-address of each side, and constants.
+address of each side, and constants; where few threads copy long rows, as many addresses in shared memory as there are places that the
+swizzle moves their chunks to.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..gpu.ir import Ring
@@ -16,6 +18,9 @@ from .indices import Indices
 
 CHUNK = 16
 """Bytes that are swizzled as one, and that elements which are loaded one by one are stored by."""
+
+PERIOD = 8
+"""Rows after which chunks lie as before."""
 
 
 def place(ring: Ring, row: str, byte: str) -> str:
@@ -61,9 +66,19 @@ class Walk:
         return self.threads // self.across
 
     @property
-    def even(self) -> bool:
-        """Whether they also lie the same number of bytes apart."""
-        return self.straight and (self.turns == 1 or not self.ring.swizzle or self.down % 8 == 0)
+    def period(self) -> int:
+        """After how many turns chunks lie as in the first, the same number of bytes apart; 0 where no such thing is known."""
+        if not self.straight:
+            return 0
+        if self.turns == 1 or not self.ring.swizzle or self.down % PERIOD == 0:
+            return 1
+        return min(PERIOD // self.down, self.turns) if PERIOD % self.down == 0 else 0
+
+    def moved(self, down: str) -> str:
+        """Where the thread's chunk lies that is ``down`` rows below its first one, as far as the swizzle is concerned. The first row is
+        above ``self.down``, which divides PERIOD: the bits of its number stay as they are when those of the rows below come to them."""
+        ring = self.ring
+        return f"({ring.name}_to ^ {swizzle(ring)}<{ring.row_bytes}>({down}, 0) % {ring.row_bytes})"
 
     def row(self) -> str:
         """Of turn ``i``."""
@@ -110,8 +125,8 @@ class Copy:
 
     @property
     def linear(self) -> bool:
-        """Whether a thread's copies are the same number of bytes apart, on both sides, in every tile."""
-        return self.row_step is not None and self.deep_step is not None and self.walk.even
+        """Whether a thread's copies are the same number of bytes apart, on both sides, in every tile, but for what the swizzle does."""
+        return self.row_step is not None and self.deep_step is not None and self.walk.period > 0
 
     def functions(self) -> set[str]:
         """Of the library."""
@@ -119,6 +134,7 @@ class Copy:
         kind = {f"copy{self.source.bytes}" + ("_rows" if self.linear else "")} if self.source.bytes else set()
         if self.ring.dtype is not source_dtype and source_dtype in scalar.LOAD:
             kind |= {scalar.LOAD[source_dtype]}
+        kind |= {"in_registers"} if self.source.bytes and self.linear else set()
         return kind | {"vector", "shared_address", *([swizzle(self.ring)] if self.ring.swizzle else [])}
 
     # ---- before the loop ----------------------------------------------------------------------------------------
@@ -161,7 +177,8 @@ class Copy:
         )
         terms += [self._times(f"({self.own}0 + {own})", self.row_step)] if self.row_step else []
         terms += [self._times(deep, self.deep_step)] if self.deep_step else []
-        return [f"const {self.element}* const {self.name}_from = {' + '.join([self.buffer, *terms])};"]
+        start = " + ".join([self.buffer, *terms])
+        return [f"const {self.element}* const {self.name}_from = in_registers({start});"]
 
     def _linear(self) -> list[str]:
         assert self.row_step is not None and self.deep_step is not None
@@ -173,8 +190,8 @@ class Copy:
             walk.down * self.ring.row_bytes,
             walk.down * step * self.source.dtype.itemsize,
         ]
-        arguments = [f"{name}_to + slot", " + ".join([f"{name}_from", *([advance] if advance else [])])]
-        lines = []
+        start = " + ".join([f"{name}_from", *([advance] if advance else [])])
+        arguments, lines = [], []
         if self.over_own or self.over_deep:
             constants.append(walk.down)
             left = {
@@ -189,8 +206,14 @@ class Copy:
                 count = f"{name}_column < {left[across]} ? {count} : 0"
             lines += [f"const int left = {count};  // rows from this thread's first on"]
             arguments.append("left")
-        head = f"copy{self.source.bytes}_rows<{', '.join(map(str, constants))}>"
-        return [*lines, f"{head}({', '.join(arguments)});"]
+        head = f"copy{self.source.bytes}_rows"
+        if walk.period == 1:
+            return [*lines, _call(head, constants, [f"{name}_to + slot", start, *arguments])]
+        lines.append(f"const {self.element}* const from = {start};")
+        for turn in range(walk.period):  # and those that lie like it
+            to = walk.moved(str(turn * walk.down)) + " + slot"
+            lines.append(_call(head, [*constants, turn, walk.period], [to, "from", *arguments]))
+        return lines
 
     # ---- where rows, or the depth, have to be looked up ---------------------------------------------------------
 
@@ -278,10 +301,9 @@ class Copy:
 
     def _to(self) -> str:
         walk = self.walk
-        if walk.even:
-            return f"{self.name}_to + slot" + (
-                f" + i * {walk.down * self.ring.row_bytes}" if walk.turns > 1 else ""
-            )
+        if walk.period:
+            first = f"{self.name}_to" if walk.period == 1 else walk.moved(f"i * {walk.down}")
+            return f"{first} + slot" + (f" + i * {walk.down * self.ring.row_bytes}" if walk.turns > 1 else "")
         return f"shared_address(slot + {self._place(walk.row(), walk.column())})"
 
     def _place(self, row: str, column: str) -> str:
@@ -301,6 +323,10 @@ class Copy:
             lines.append(f"const {self.indices.index} {self.indices.names[item.name]} = {rest}{last};")
             rest = f"{rest} / {item.size}"
         return lines
+
+
+def _call(function: str, constants: Sequence[int], arguments: Sequence[str]) -> str:
+    return f"{function}<{', '.join(map(str, constants))}>({', '.join(arguments)});"
 
 
 def _unrolled(count: int, body: list[str], name: str = "i") -> list[str]:

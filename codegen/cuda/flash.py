@@ -87,7 +87,7 @@ class _Flash:
         self.named |= {ring.name: k.name for ring in kernel.rings[3:]}
         self.dtype = found.q.dtype
         # ptxas would find the places of a swizzled row again for every tile; where registers are short, it has to
-        self.keeps = found.rows * found.wide[1] <= 16 * 128
+        self.keeps = found.rows * (found.wide[1] + self.columns) <= 16 * (256 + 64)
         self.pitch = epilogue.padded(found.wide[1])
         self.slab = 4 * (16 * self.pitch + 16)
         self.shared = max(kernel.ring_bytes, found.warps * self.slab)

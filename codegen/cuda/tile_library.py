@@ -26,17 +26,17 @@ template <int TO = 0, int FROM = 0>
                :: "r"(to), "l"(from), "r"(there ? {size} : 0), "n"(TO), "n"(FROM) : "memory");
 }}
 """
-    rows = f"""// COUNT of them, each TO bytes further on in shared memory and FROM in global memory
-template <int COUNT, int TO, int FROM, int I = 0>
+    rows = f"""// number I, I + STEP, … of COUNT of them, each TO bytes further on in shared memory and FROM in global memory
+template <int COUNT, int TO, int FROM, int I = 0, int STEP = 1>
 {HEAD} void {name}_rows(unsigned int to, const void* from) {{
   {name}<I * TO, I * FROM>(to, from);
-  if constexpr (I + 1 < COUNT) {name}_rows<COUNT, TO, FROM, I + 1>(to, from);
+  if constexpr (I + STEP < COUNT) {name}_rows<COUNT, TO, FROM, I + STEP, STEP>(to, from);
 }}
 // zeros from row `left` on, where each is DOWN rows below the one before
-template <int COUNT, int TO, int FROM, int DOWN, int I = 0>
+template <int COUNT, int TO, int FROM, int DOWN, int I = 0, int STEP = 1>
 {HEAD} void {name}_rows(unsigned int to, const void* from, int left) {{
   {name}<I * TO, I * FROM>(to, from, I * DOWN < left);
-  if constexpr (I + 1 < COUNT) {name}_rows<COUNT, TO, FROM, DOWN, I + 1>(to, from, left);
+  if constexpr (I + STEP < COUNT) {name}_rows<COUNT, TO, FROM, DOWN, I + STEP, STEP>(to, from, left);
 }}
 """
     return {name: ((), one), f"{name}_rows": ((name,), rows)}
@@ -159,6 +159,17 @@ template <bool SWIZZLED, int DEEP, int OFFSET, int NEAR, int FAR, int COUNT, int
 {HEAD} int opaque(int x) {{
   int same;
   asm volatile("mov.s32 %0, %1;" : "=r"(same) : "r"(x));
+  return same;
+}}
+""",
+    ),
+    "in_registers": (
+        (),
+        f"""// x, which would be put together again from its parts wherever something is added to it
+template <typename T>
+{HEAD} const T* in_registers(const T* x) {{
+  const T* same;
+  asm volatile("mov.b64 %0, %1;" : "=l"(same) : "l"(x));
   return same;
 }}
 """,

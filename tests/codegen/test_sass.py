@@ -59,11 +59,16 @@ TRITON = {
     "128x64x64 of 3": 173,
     "128x128x64 of 2": 257,
     "128x128x32 of 3": 179,
+    "attention 32, 64x64, 16 rows": 268,
+    "attention 32, 128x64, 16 rows": 253,
+    "attention 32, 128x64, 32 rows": 484,
     "attention 64, 64x64, 16 rows": 339,
     "attention 64, 128x64, 16 rows": 330,
     "attention 64, 128x64, 32 rows": 606,
     "attention 128, 64x64, 16 rows": 654,
     "attention 128, 128x64, 16 rows": 481,
+    "attention 256, 32x64, 16 rows": 869,
+    "attention 256, 64x64, 16 rows": 923,
 }
 """Instructions of the main loop of Triton 3.9.0 for the same tile (docs/benchmarks.md)."""
 

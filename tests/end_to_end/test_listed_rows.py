@@ -158,6 +158,25 @@ def test_attention_that_leaves_the_softmax_in_fp32(name: str) -> None:
     check_attention(ATTENTIONS[name], also=UNROUNDED)
 
 
+@pytest.mark.parametrize("also", [(), UNROUNDED])
+@pytest.mark.parametrize("causal", [False, True])
+def test_scores_of_any_size_whose_scale_is_left_to_the_exponent(also: tuple[str, ...], causal: bool) -> None:
+    """The scale of 32 elements is no power of two. Rows of scores that are exact, from 2^6 to 2^33, and negative ones: most of a row are
+    equal, a seventh is smaller by 2^-6, a seventh by 2^-4."""
+    case = Attention(40, 70, d=32, heads=(1, 1), causal=causal)
+    program = case.program()
+    compiled = tinyc.optimize_and_compile(program, "sm80", also=also, cost_model=OnMatrixUnits())
+    (kernel,) = compiled.kernels
+    assert "0.1767" not in kernel.source and "0.2550" in kernel.source
+    arrays = normal_inputs(program)
+    sizes = np.exp2(np.arange(40) % 28 - 13).astype(np.float16)
+    arrays["q"] = np.broadcast_to(sizes[:, None], (40, 32)).reshape(arrays["q"].shape).copy()
+    arrays["k"] = np.full_like(arrays["k"], 2.0**14)
+    arrays["k"][..., 5::7, 0] = 2.0**13
+    arrays["k"][..., 6::7, :] *= np.float16(1 - 2.0**-4)
+    check_emulated(compiled, [arrays, {**arrays, "k": -arrays["k"]}], every=True, share=0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("also", [(), UNROUNDED])
 @pytest.mark.parametrize("name", LONG)

@@ -68,6 +68,11 @@ def bits(value: float) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
+def by_log2e(scale: float) -> float:
+    """The product of two fp32 numbers, rounded to one."""
+    return float(np.float32(scale) * np.float32(LOG2E))
+
+
 # ---- forms that are a streaming softmax ------------------------------------------------------------------------------
 
 
@@ -112,6 +117,41 @@ FORMS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], float]] = {
         ).sum(-1),
         {"s": S, "m": T, "w": T},
         LOG2E * 4,
+    ),
+    "scores by a fifth": (
+        lambda q, k, v: tinyc.functions.softmax((q @ k) * 0.2) @ v,
+        {"q": (6, 7), "k": (7, 40), "v": V},
+        by_log2e(0.2),
+    ),
+    "scores by a fifth, on the left": (
+        lambda s: (0.2 * s - largest(0.2 * s)).exp().sum(-1),
+        {"s": S},
+        by_log2e(0.2),
+    ),
+    "masked scores by 0.3": (
+        lambda s, m, w: (
+            (lambda x: (x - largest(x)).exp() * w)(tinyc.functions.where(m > -1.0, s * 0.3, float("-inf")))
+        ).sum(-1),
+        {"s": S, "m": T, "w": T},
+        by_log2e(0.3),
+    ),
+    "masked out, by 0.3": (
+        lambda s, m: (lambda x: (x - largest(x)).exp().sum(-1))(
+            tinyc.functions.where(m > 1.0, float("-inf"), s * 0.3)
+        ),
+        {"s": S, "m": T},
+        by_log2e(0.3),
+    ),
+    "masked twice": (
+        lambda s, m, w: (
+            (lambda x: (x - largest(x)).exp() * w)(
+                tinyc.functions.where(
+                    w > -1.5, tinyc.functions.where(m > -1.0, s * 7.0, float("-inf")), float("-inf")
+                )
+            )
+        ).sum(-1),
+        {"s": S, "m": T, "w": T},
+        by_log2e(7.0),
     ),
     "rectified scores": (lambda s: (s.relu() - largest(s.relu())).exp().sum(-1), {"s": S}, LOG2E),
 }
@@ -226,6 +266,40 @@ def test_what_is_no_streaming_softmax_is_left_alone(name: str) -> None:
     assert streams(traced(function, **shapes), UNROUNDED) == set()
 
 
+def scales(scale: float, masked: Any = None) -> set[int]:
+    """Of the Streams of a softmax of scores that are multiplied with ``scale``."""
+
+    def scaled(s: Tensor, m: Tensor) -> Tensor:
+        scores = s * scale if masked is None else tinyc.functions.where(m > 0.0, s * scale, masked)
+        return (scores - largest(scores)).exp().sum(-1)
+
+    return {found.scale for found in streams(traced(scaled, s=S, m=S))}
+
+
+@pytest.mark.parametrize(
+    "scale", [*(d**-0.5 for d in (3, 32, 80, 96, 128)), 1 - 2.0**-24, 1 + 2.0**-23, 1e-36, 2e38]
+)
+def test_a_scale_that_goes_to_the_exponent_is_rounded_once(scale: float) -> None:
+    """Also where the product of the mantissas is just below two, or above."""
+    assert scales(scale) == scales(scale, float("-inf")) == {bits(LOG2E), bits(by_log2e(scale))}
+
+
+@pytest.mark.parametrize("scale", [-0.2, -0.0, 0.0, float("inf"), -float("inf"), float("nan"), 1e-39, 3e38])
+def test_a_scale_that_does_not_commute_or_leaves_the_numbers_stays(scale: float) -> None:
+    """Negative, zero, infinite; subnormal, or of a product that is infinite."""
+    assert scales(scale) <= {bits(LOG2E)}
+
+
+@pytest.mark.parametrize("masked", [-1e9, 0.0, float("inf"), float("nan")])
+def test_a_mask_that_puts_a_score_there_keeps_the_scale(masked: float) -> None:
+    assert scales(0.3, masked) == {bits(LOG2E)}
+
+
+def test_what_is_added_to_scores_keeps_their_scale() -> None:
+    program = traced(lambda s, m: (lambda x: (x - largest(x)).exp().sum(-1))(s * 0.3 + m), s=S, m=S)
+    assert {found.scale for found in streams(program)} == {bits(LOG2E)}
+
+
 def document(*nodes: dict[str, Any]) -> dict[str, Any]:
     return {"uops": list(nodes)}
 
@@ -331,7 +405,8 @@ ROUNDED: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], list[str]]] =
     "softmax times v": (lambda s, v: wide(tinyc.functions.softmax(s)) @ v, {"s": S, "v": V}, ["fp16"]),
     "bf16": (lambda s, v: wide(softened(s), "bf16") @ v, {"s": S, "v": V}, ["bf16"]),
     "weights on the left": (lambda s, w: (w * wide(softened(s))).sum(-1), {"s": S, "w": T}, ["fp16"]),
-    "a temperature": (lambda s, v: wide(softened(s, 0.3)) @ v, {"s": S, "v": V}, ["fp16"]),
+    # with the scale among the scores, and in the exponent
+    "a temperature": (lambda s, v: wide(softened(s, 0.3)) @ v, {"s": S, "v": V}, ["fp16", "fp16"]),
     "in both dtypes": (
         lambda s, v: (wide(softened(s)) @ v, wide(softened(s), "bf16") @ v),
         {"s": S, "v": V},
@@ -340,7 +415,7 @@ ROUNDED: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], list[str]]] =
     "of a product, values in fp16": (
         lambda q, k, v: wide(softened((q @ k) * 0.2)) @ v.cast("fp32"),
         {"q": (6, 7), "k": (7, 40), "v": ("fp16", V)},
-        ["fp16"],
+        ["fp16", "fp16"],
     ),
     # what is something else
     "not divided": (lambda s, v: wide((s - largest(s)).exp()) @ v, {"s": S, "v": V}, []),

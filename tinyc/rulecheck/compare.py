@@ -21,8 +21,9 @@ from .bounds import ROUNDING, TINY, Bounds, extreme
 from .context import IllFormed
 from .denote import Evaluator
 from .domains import Array, Tokens
+from .made import made, rounded_to
 from .near import told
-from .reals import REAL_STYLES, UNDEFINED, UNKNOWN, Reals
+from .reals import KNOWN, REAL_STYLES, SAME_NUMBER, UNDEFINED, UNKNOWN, Reals
 from .term import Term, Value, show, walk
 from .verdict import CLASSES
 from .world import World, number_of
@@ -98,7 +99,8 @@ def _values(world: World, a: Term, b: Term, wanted: str) -> Outcome:
     # what a rule says of numbers that it does not even hold for over the reals is wrong in every class
     float_like = any(_dtype(world, each) in ROUNDING for each in (a, b, *_leaves(world, a, b)))
     with np.errstate(all="ignore"):
-        real, settled = _real(world, a, b) if float_like else (None, False)
+        loose = wanted in ("BOUNDED", "REAL-ONLY")
+        real, settled = _real(world, a, b, loose) if float_like else (None, False)
         if real is not None:
             return real
         method = {"rationals"} if settled else set()
@@ -269,29 +271,23 @@ def _bits(world: World, a: Term, b: Term, float_like: bool) -> Outcome | None:
 # ---- over the reals -------------------------------------------------------------------------------------------------
 
 
-def _same_number(x: Any, y: Any) -> bool:
-    if x is UNDEFINED or x is UNKNOWN or y is UNKNOWN:
-        return True
-    return bool(y is not UNDEFINED and x == y)
-
-
-_SAME_NUMBER = np.frompyfunc(_same_number, 2, 1)
-_KNOWN = np.frompyfunc(lambda u, v: not (u is UNDEFINED or u is UNKNOWN or v is UNKNOWN), 2, 1)
-
-
-def _real(world: World, a: Term, b: Term) -> tuple[Outcome | None, bool]:
-    """A difference over the rationals, and whether there were points at which both sides are rational."""
+def _real(world: World, a: Term, b: Term, loose: bool) -> tuple[Outcome | None, bool]:
+    """A difference over the rationals, and whether there were points at which both sides are rational. ``loose``: constants that
+    the new side makes may be rounded."""
     settled, numbers = False, told(world, a, b)
+    rounded = made(world, a, b) if loose else frozenset()
     for style in REAL_STYLES:
         if style == "near" and not numbers:
             continue
         domain = Reals(world.seed, style, 2 if style == "numbers" else 8 if style == "near" else 4, numbers)
         evaluator = world.evaluator(domain, a, b)
-        found = _differing(evaluator, a, b, _SAME_NUMBER)
+        found = _differing(evaluator, a, b, SAME_NUMBER)
+        if found is not None and rounded:
+            found = _differing(evaluator, a, b, rounded_to(world, domain, a, b, rounded))
         if found is not None:
             return _outcome(world, a, b, "", "rationals", "the results differ over the reals", found), True
         (x, _), (y, _) = evaluator.value(a), evaluator.value(b)
-        settled = settled or bool(np.any(_KNOWN(x, y)))
+        settled = settled or bool(np.any(KNOWN(x, y)))
     return None, settled
 
 

@@ -24,6 +24,8 @@ def integer(attempt: Attempt, name: str, uses: Uses) -> int:
     for step, position in uses:
         found = _INTEGERS.get((step.head, position))
         if found is not None and step.kind in ("term", "fact"):
+            if found is _dtype_bits and _taken_apart(uses) and attempt.rng.random() < 0.25:
+                return attempt.rng.randint(96, 158) << 23 | attempt.rng.getrandbits(23)
             return found(attempt, step)
     for step, position in uses:
         if step.kind == "primitive" and step.head == "%" and attempt.bound(step.args[1 - position]):
@@ -36,6 +38,11 @@ def integer(attempt: Attempt, name: str, uses: Uses) -> int:
     if "Problem" in attempt.case.sorts.values():  # tiles and registers
         return attempt.rng.choice(_TILES)
     return attempt.rng.choice((0, 1, 2, 3, -1, 4, 16, 5, -3, 7))
+
+
+def _taken_apart(uses: Uses) -> bool:
+    """Whether a rule computes with digits of a constant: then it should have many, and be neither too large nor too small to multiply."""
+    return any(step.kind == "primitive" and step.head == "&" for step, _ in uses)
 
 
 def bits_for(attempt: Attempt, dtype: str) -> int:

@@ -128,6 +128,19 @@ _REAL: dict[str, Callable[..., Array]] = {
     "BOOL": _total(lambda x: x != 0, 1),
     "INT": _total(lambda x: int(x) if isinstance(x, bool) else x, 1),
 }
+
+
+def _same(x: Any, y: Any) -> bool:
+    if x is UNDEFINED or x is UNKNOWN or y is UNKNOWN:
+        return True
+    return bool(y is not UNDEFINED and x == y)
+
+
+SAME_NUMBER = np.frompyfunc(_same, 2, 1)
+"""Whether a new number is the old one, by element; what is no rational number may be any."""
+
+KNOWN = np.frompyfunc(lambda x, y: not (x is UNDEFINED or x is UNKNOWN or y is UNKNOWN), 2, 1)
+
 REAL_STYLES = ("small", "numbers", "powers", "squares", "near")
 
 

@@ -80,17 +80,17 @@ static __device__ __forceinline__ void copy16(unsigned int to, const void* from,
   asm volatile("cp.async.cg.shared.global [%0+%3], [%1+%4], 16, %2;"
                :: "r"(to), "l"(from), "r"(there ? 16 : 0), "n"(TO), "n"(FROM) : "memory");
 }
-// COUNT of them, each TO bytes further on in shared memory and FROM in global memory
-template <int COUNT, int TO, int FROM, int I = 0>
+// number I, I + STEP, … of COUNT of them, each TO bytes further on in shared memory and FROM in global memory
+template <int COUNT, int TO, int FROM, int I = 0, int STEP = 1>
 static __device__ __forceinline__ void copy16_rows(unsigned int to, const void* from) {
   copy16<I * TO, I * FROM>(to, from);
-  if constexpr (I + 1 < COUNT) copy16_rows<COUNT, TO, FROM, I + 1>(to, from);
+  if constexpr (I + STEP < COUNT) copy16_rows<COUNT, TO, FROM, I + STEP, STEP>(to, from);
 }
 // zeros from row `left` on, where each is DOWN rows below the one before
-template <int COUNT, int TO, int FROM, int DOWN, int I = 0>
+template <int COUNT, int TO, int FROM, int DOWN, int I = 0, int STEP = 1>
 static __device__ __forceinline__ void copy16_rows(unsigned int to, const void* from, int left) {
   copy16<I * TO, I * FROM>(to, from, I * DOWN < left);
-  if constexpr (I + 1 < COUNT) copy16_rows<COUNT, TO, FROM, DOWN, I + 1>(to, from, left);
+  if constexpr (I + STEP < COUNT) copy16_rows<COUNT, TO, FROM, DOWN, I + STEP, STEP>(to, from, left);
 }
 // four 8 x 8 matrices of 2-byte elements, a row of which begins BYTE bytes along its swizzled row in shared memory from `at`,
 // and OFFSET bytes further on
@@ -122,6 +122,13 @@ static __device__ __forceinline__ void ldmatrix_blocks_trans(unsigned int (&to)[
 static __device__ __forceinline__ int opaque(int x) {
   int same;
   asm volatile("mov.s32 %0, %1;" : "=r"(same) : "r"(x));
+  return same;
+}
+// x, which would be put together again from its parts wherever something is added to it
+template <typename T>
+static __device__ __forceinline__ const T* in_registers(const T* x) {
+  const T* same;
+  asm volatile("mov.b64 %0, %1;" : "=l"(same) : "l"(x));
   return same;
 }
 // of a swizzled row that begins at `row`: where it does, and where 32, 64 and 96 bytes along it are, kept in registers
@@ -174,7 +181,7 @@ static __device__ __forceinline__ void multiply_fp16(float (&sums)[ROWS][COLUMNS
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_6e9dafb80c1f(
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_b6bc8e4c33f7(
     const unsigned short* __restrict__ in0,
     const unsigned short* __restrict__ in1,
     const unsigned short* __restrict__ in2,
@@ -186,21 +193,21 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_6e9dafb80c1f(
   // q: m x e, 64 x 64 of in0, 16 bytes at a time
   const int q_row = threadIdx.x / 8, q_column = threadIdx.x % 8 * 8;
   const unsigned int q_to = shared_address(swizzled<128>(q_row, q_column * 2));
-  const unsigned short* const q_from = in0 + 8192 * i0 + (m0 + q_row) * 64 + q_column;
+  const unsigned short* const q_from = in_registers(in0 + 8192 * i0 + (m0 + q_row) * 64 + q_column);
   auto copy_q = [&](int tile, int slot) {
     copy16_rows<4, 2048, 2048>(q_to + slot, q_from + tile * 64);
   };
   // k: e x n, 64 x 64 of in1, 16 bytes at a time
   const int k_row = threadIdx.x / 8, k_column = threadIdx.x % 8 * 8;
   const unsigned int k_to = shared_address(8192 + swizzled<128>(k_row, k_column * 2));
-  const unsigned short* const k_from = in1 + 8192 * i0 + (e0 + k_column) + k_row * 64;
+  const unsigned short* const k_from = in_registers(in1 + 8192 * i0 + (e0 + k_column) + k_row * 64);
   auto copy_k = [&](int tile, int slot) {
     copy16_rows<4, 2048, 2048>(k_to + slot, k_from + tile * 4096);
   };
   // v: d x n, 64 x 64 of in2, 16 bytes at a time
   const int v_row = threadIdx.x / 8, v_column = threadIdx.x % 8 * 8;
   const unsigned int v_to = shared_address(16384 + swizzled<128>(v_row, v_column * 2));
-  const unsigned short* const v_from = in2 + 8192 * i0 + (d0 + v_column) + v_row * 64;
+  const unsigned short* const v_from = in_registers(in2 + 8192 * i0 + (d0 + v_column) + v_row * 64);
   auto copy_v = [&](int tile, int slot) {
     copy16_rows<4, 2048, 2048>(v_to + slot, v_from + tile * 4096);
   };

@@ -85,17 +85,17 @@ static __device__ __forceinline__ void copy16(unsigned int to, const void* from,
   asm volatile("cp.async.cg.shared.global [%0+%3], [%1+%4], 16, %2;"
                :: "r"(to), "l"(from), "r"(there ? 16 : 0), "n"(TO), "n"(FROM) : "memory");
 }
-// COUNT of them, each TO bytes further on in shared memory and FROM in global memory
-template <int COUNT, int TO, int FROM, int I = 0>
+// number I, I + STEP, … of COUNT of them, each TO bytes further on in shared memory and FROM in global memory
+template <int COUNT, int TO, int FROM, int I = 0, int STEP = 1>
 static __device__ __forceinline__ void copy16_rows(unsigned int to, const void* from) {
   copy16<I * TO, I * FROM>(to, from);
-  if constexpr (I + 1 < COUNT) copy16_rows<COUNT, TO, FROM, I + 1>(to, from);
+  if constexpr (I + STEP < COUNT) copy16_rows<COUNT, TO, FROM, I + STEP, STEP>(to, from);
 }
 // zeros from row `left` on, where each is DOWN rows below the one before
-template <int COUNT, int TO, int FROM, int DOWN, int I = 0>
+template <int COUNT, int TO, int FROM, int DOWN, int I = 0, int STEP = 1>
 static __device__ __forceinline__ void copy16_rows(unsigned int to, const void* from, int left) {
   copy16<I * TO, I * FROM>(to, from, I * DOWN < left);
-  if constexpr (I + 1 < COUNT) copy16_rows<COUNT, TO, FROM, DOWN, I + 1>(to, from, left);
+  if constexpr (I + STEP < COUNT) copy16_rows<COUNT, TO, FROM, DOWN, I + STEP, STEP>(to, from, left);
 }
 // four 8 x 8 matrices of 2-byte elements, a row of which begins BYTE bytes along its swizzled row in shared memory from `at`,
 // and OFFSET bytes further on
@@ -123,6 +123,13 @@ static __device__ __forceinline__ void ldmatrix_blocks_trans(unsigned int (&to)[
   ldmatrix4_trans<BYTE + I * ALONG, OFFSET + I * DOWN>(to[I][0], to[I][1], to[I][2], to[I][3], at);
   if constexpr (I + 1 < COUNT) ldmatrix_blocks_trans<COUNT, ALONG, DOWN, BYTE, OFFSET, I + 1>(to, at);
 }
+// x, which would be put together again from its parts wherever something is added to it
+template <typename T>
+static __device__ __forceinline__ const T* in_registers(const T* x) {
+  const T* same;
+  asm volatile("mov.b64 %0, %1;" : "=l"(same) : "l"(x));
+  return same;
+}
 // sums += a * b, 16 x 8 x 16; volatile, so that it stays where all lanes come
 static __device__ __forceinline__ void mma_fp16(float (&sums)[4], const unsigned int (&a)[4], unsigned int b0, unsigned int b1) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -142,7 +149,7 @@ static __device__ __forceinline__ void multiply_fp16(float (&sums)[ROWS][COLUMNS
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_83d42d71a8c3(
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_17a01a31a4e7(
     const unsigned short* __restrict__ in0,
     const unsigned short* __restrict__ in1,
     const float* __restrict__ in2,
@@ -155,14 +162,14 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_83d42d71a8c3(
   // a: m x k, 128 x 64 of in0, 16 bytes at a time
   const int a_row = threadIdx.x / 8, a_column = threadIdx.x % 8 * 8;
   const unsigned int a_to = shared_address(swizzled<128>(a_row, a_column * 2));
-  const unsigned short* const a_from = in0 + (m0 + a_row) * 128 + a_column;
+  const unsigned short* const a_from = in_registers(in0 + (m0 + a_row) * 128 + a_column);
   auto copy_a = [&](int tile, int slot) {
     copy16_rows<8, 2048, 4096>(a_to + slot, a_from + tile * 64);
   };
   // b: n x k, 64 x 64 of in1, 16 bytes at a time
   const int b_row = threadIdx.x / 8, b_column = threadIdx.x % 8 * 8;
   const unsigned int b_to = shared_address(49152 + swizzled<128>(b_row, b_column * 2));
-  const unsigned short* const b_from = in1 + (n0 + b_column) + b_row * 192;
+  const unsigned short* const b_from = in_registers(in1 + (n0 + b_column) + b_row * 192);
   auto copy_b = [&](int tile, int slot) {
     copy16_rows<4, 2048, 6144>(b_to + slot, b_from + tile * 12288);
   };
