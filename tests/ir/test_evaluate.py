@@ -457,6 +457,15 @@ def test_symbols_bind_from_the_inputs():
     assert error.value.kind == "InputMismatch"
 
 
+def test_a_signaling_nan_to_the_power_of_0_is_1_as_a_quiet_one_is() -> None:
+    """Some machines' powf makes NaN of it, others 1."""
+    program = load(leaf("x", [2]), leaf("e", [2]), op("y", "POW", "x", "e"))
+    nan = np.array([0x7F800001, 0x7FC00000], np.uint32).view(np.float32)
+    one = np.ones(2, np.float32)
+    np.testing.assert_array_equal(evaluate(program, {"x": nan, "e": one * 0})[0], one)
+    np.testing.assert_array_equal(evaluate(program, {"x": one, "e": nan})[0], one)
+
+
 @pytest.mark.parametrize("shape", [[], [1], [3]])
 def test_a_power_does_not_depend_on_how_its_exponent_came_to_its_shape(shape: list[int]) -> None:
     """An immediate 0.5 is the same exponent as a tensor of 0.5: numpy alone would take a square root."""

@@ -76,7 +76,9 @@ def compact(x: Array, dtype: np.dtype[Any]) -> Array:
 
 def _power(x: Array, y: Array) -> Array:
     """x to the power of y. numpy treats one exponent for all of x by other rules (0.5 as a square root, which turns
-    -0 and -inf into -0 and NaN); a value must not depend on how its operand came to have its shape."""
+    -0 and -inf into -0 and NaN); a value must not depend on how its operand came to have its shape. Nor on the machine: of a signaling
+    NaN to the power of 0, which of a quiet one is 1 (IEEE 754-2019, 9.2.1), some make NaN. Times 1 it is quiet."""
+    x, y = x * x.dtype.type(1), y * y.dtype.type(1)
     y = np.array(np.broadcast_to(y, np.broadcast_shapes(x.shape, y.shape)))
     return np.power(x, y) if y.size > 1 else np.power(np.repeat(x, 2), np.repeat(y, 2))[:1].reshape(y.shape)
 
