@@ -24,9 +24,11 @@ from .parse import Call, Lit, Rule, Schema, Unreadable, Var, calls, declare, loa
 from .plan import expand
 from .primitives import Fails
 from .shown import noted, size_of, unsound
+from .sorting import ill_sorted
 from .steps import Case
 from .term import show
 from .types import misspelt
+from .untried import in_the_way, sorted_out, underived
 from .verdict import Counterexample, Note, Verdict
 from .world import World
 
@@ -149,12 +151,12 @@ def check_rule(rule: Rule, base: Base, klass: str | None = None) -> Verdict:
     size = sum(1 for part in parts for _ in calls(part))
     if size > LARGEST_RULE:
         return replace(blank, why=f"it has {size} applications, and at most {LARGEST_RULE} can be tried")
-    for why in (*misspelt(parts), *_merged(rule, base)):
+    for why in (*misspelt(parts), *ill_sorted(rule, base), *_merged(rule, base)):
         return replace(blank, why=why)
     try:
         cases = expand(base, rule.body)
         _actions_known(rule, base)
-        _sorted(cases)
+        sorted_out(cases)
     except Unreadable as error:
         return replace(blank, why=str(error))
     try:
@@ -169,7 +171,7 @@ def _verdict(rule: Rule, base: Base, cases: list[Case], blank: Verdict) -> Verdi
     if not cases:
         if panics:
             return replace(blank, verdict="sound", method="facts", symbolic=True, measured="FACT")
-        return replace(blank, why="nothing derives what its body asks for, and it has no meaning of its own")
+        return replace(blank, why=underived(rule, base))
     return _tried(rule, base, cases, blank, panics)
 
 
@@ -208,9 +210,8 @@ def _judged(rule: Rule, base: Base, cases: list[Case], blank: Verdict, panics: b
             return replace(
                 blank, verdict="sound", method="facts", symbolic=True, instances=tries, measured="FACT"
             )
-        return replace(
-            blank, why=f"no instance among {tries} tries satisfies its body, and is small enough to evaluate"
-        )
+        why = f"no instance among {tries} tries satisfies its body, and is small enough to evaluate"
+        return replace(blank, why=f"{why}{in_the_way(rule, base)}")
     proven = (
         _proven(rule, base, lenient, blank, tally) if "points" in tally.methods or _bounds(rule) else None
     )
@@ -365,14 +366,6 @@ def _merged(rule: Rule, base: Base) -> Iterator[str]:
             why = inventing(base, call.head)
             if why:
                 yield why
-
-
-def _sorted(cases: Sequence[Case]) -> None:
-    for case in cases:
-        spoken = {arg for step in case.steps for arg in (*step.args, step.out)}
-        unknown = [arg.name for arg in case.names.values() if isinstance(arg, Var) and arg not in spoken]
-        if any(name not in case.sorts for name in unknown):
-            raise Unreadable(f"nothing says of which sort {unknown[0]} is")
 
 
 __all__ = [

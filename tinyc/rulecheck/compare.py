@@ -296,7 +296,8 @@ def _real(world: World, a: Term, b: Term) -> tuple[Outcome | None, bool]:
 
 
 def _numeric(world: World, a: Term, b: Term) -> Outcome | None:
-    """Over float64, where the values are not rational."""
+    """Over float64, where the values are not rational, and which a constant may leave as well."""
+    far = _extreme(world, a, b)
     bits = Bits(world.seed, "ordinary", 64)
     domain = Bounds(bits)
 
@@ -305,7 +306,8 @@ def _numeric(world: World, a: Term, b: Term) -> Outcome | None:
             return x == y
         scale = np.abs(x.real) * 1e-9 + np.where(np.isfinite(x.imag), x.imag, 0) * 1e-3 + 1e-300
         # what over- or underflows in the dtype may be below the last digit of float64 as well
-        return (np.abs(x.real - y.real) <= scale) | ~np.isfinite(x.real) | np.isinf(x.imag)
+        unknown = ~np.isfinite(x.real) | np.isinf(x.imag) | (far & ~np.isfinite(y.real))
+        return (np.abs(x.real - y.real) <= scale) | unknown
 
     found = _hold(world, domain, a, b, close)
     if found is None:
@@ -315,6 +317,13 @@ def _numeric(world: World, a: Term, b: Term) -> Outcome | None:
 
 
 # ---- error bounds ---------------------------------------------------------------------------------------------------
+
+
+def _extreme(world: World, a: Term, b: Term, infinite: bool = True) -> bool:
+    """Whether a constant of either side is so large or small that ordinary numbers may over- or underflow with it."""
+    numbers = (number_of(world, each) for each in (*walk(a), *walk(b)) if each.head in ("Const", "Imm"))
+    known = [np.asarray(float(each)) for each in numbers if each is not None]
+    return any(bool(extreme(each)) for each in known if infinite or np.isfinite(each))
 
 
 def _regrouped(world: World, a: Term, b: Term) -> str:
@@ -343,8 +352,7 @@ def _bounded(world: World, a: Term, b: Term) -> Outcome | None:
             if found is not None:
                 why = "the error is more than a few roundings of the old side"
                 return _outcome(world, a, b, "", "bound", why, found)
-    constants = [number_of(world, each) for each in (*walk(a), *walk(b)) if each.head in ("Const", "Imm")]
-    if any(extreme(np.asarray(float(each))) for each in constants if each is not None and np.isfinite(each)):
+    if _extreme(world, a, b, infinite=False):
         return None
     if any(_overflows(world, each) for each in (a, b)):
         return None  # a constant alone does that: the bound's condition holds of no value

@@ -13,6 +13,7 @@ from tinyc.ir.dtypes import DType
 from .atoms import Arg, Atom, Atoms, signature
 from .growth import grows
 from .parse import Call, Lit, Pattern, Rule, Schema, calls, variables
+from .sorting import ill_sorted
 from .types import misspelt
 
 MAX_CONSTRUCTORS = 4
@@ -77,7 +78,7 @@ def broken(written: Written, schema: Schema) -> Iterator[tuple[str, str]]:
         yield "large-left-side", why
     if not written.generic:
         yield from (("no-guard", why) for why in _guards(written, schema))
-    misfits = list(_misfits(rule, schema))
+    misfits = list(_misfits(rule, schema)) or list(ill_sorted(rule, schema))
     yield from (("refused", why) for why in misfits)
     yield from (("misspelt", why) for why in misspelt((*rule.body, *rule.actions)))
     if not misfits and grows(written.atoms, schema):

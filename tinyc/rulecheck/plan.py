@@ -15,11 +15,11 @@ from .denote_words import BUILTIN
 from .parse import Call, Lit, Meaning, Pattern, Rule, Schema, Unreadable, Var, variables
 from .steps import KNOWN, VALUED, Arg, Case, Flat, Step, substituted
 
-MAX_CASES = 24
+MAX_CASES = 48
 MAX_DEPTH = 3
 """How deep relations are unfolded that may be recursive; others further."""
 MAX_CHAIN = 8
-MAX_STEPS = 200
+MAX_STEPS = 400
 """Steps of unfolding; a recursive relation has no end of cases."""
 
 # ---- cases ----------------------------------------------------------------------------------------------------------
@@ -61,6 +61,7 @@ def expand(schema: Schema, facts: Sequence[Call], how: str = "meaning", policy: 
             number += 1
             flat = Flat(schema, f"{number}'")
             flat.steps = [each for each in case.steps if each != open_step]
+            flat.claims = [*case.claims, open_step] if origin and _meant(schema, open_step) else [*case.claims]
             flat.sorts, flat.names = dict(case.sorts), dict(case.names)
             known = set(flat.steps)
             try:
@@ -74,7 +75,12 @@ def expand(schema: Schema, facts: Sequence[Call], how: str = "meaning", policy: 
                 below = (*above, open_step.head) if origin else above
                 fresh = {each: below for each in more.steps if each not in known}
                 again = (*opened, open_step) if open_step.kind == "relation" else opened
-                queue.append((more, {**depths, **fresh}, frozenset(map(flat.found, again))))
+                if all(
+                    any(True for _ in _alternatives(schema, each, below, how, policy))
+                    for each in fresh
+                    if _is_open(schema, each)
+                ):
+                    queue.append((more, {**depths, **fresh}, frozenset(map(flat.found, again))))
     return found
 
 
@@ -82,6 +88,7 @@ def merged(schema: Schema, case: Case) -> Case | None:
     """The case in which a value that is the same constructor twice is one term, not two that happen to be equal; None where
     there is nothing to merge."""
     flat = Flat(schema, steps=list(case.steps), sorts=dict(case.sorts), names=dict(case.names))
+    flat.claims = [*case.claims]
     seen: dict[tuple[str, Arg], Step] = {}
     moved = True
     while moved and not flat.impossible:
@@ -94,6 +101,11 @@ def merged(schema: Schema, case: Case) -> Case | None:
                     flat.unite(a, b)
         moved = len(flat.same) > before
     return flat.done(case.unfolded) if flat.same else None
+
+
+def _meant(schema: Schema, step: Step) -> bool:
+    """Whether a word is a user's with a meaning of its own: what some rule derives, which may be wrong itself, need not have it."""
+    return step.head in schema.meanings and step.head not in schema.settled
 
 
 _KEEP = "\0"

@@ -205,9 +205,9 @@ def wrong_fact(world: World, name: str, args: tuple[Value, ...], value: Value) -
             least, most = int(span.min()), int(span.max())
             known_ = known(facts, name, args)
             if name.endswith("low"):
-                good = value <= least and (loose or value >= known_)
+                good = value <= least and (loose or value >= min(known_, facts.interval(index, 0)))
             else:
-                good = value >= most and (loose or value <= known_)
+                good = value >= most and (loose or value <= max(known_, facts.interval(index, 1)))
             if is_axis(index) or index.head in ("Lit", "Ax"):
                 good = value == (least if name.endswith("low") else most)
             true = value <= least if name.endswith("low") else value >= most

@@ -1,0 +1,141 @@
+"""Vectors and sets that a rule spells: ``(Reduce op (vec-of a b) x)``, ``(Reshape x (vec-append s (vec-of 1)))``.
+
+What a vector is for says which it may be, and hardly any numbers or indices at random make one of those. So it is chosen first, and
+its parts are read off.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING
+
+from .parse import Var
+from .term import Value
+
+if TYPE_CHECKING:
+    from .bindings import Bindings
+    from .parse import Schema
+    from .steps import Arg, Case, Step
+
+SPELLING = frozenset(["vec-of", "vec-push", "vec-append"])
+"""Primitives that make a vector of its parts, which can be read off it again."""
+
+_ALIKE = frozenset(
+    ["vec-append", "set-union", "set-intersect", "set-diff"]
+)  # all operands and the result are of one sort
+_CHANGED = frozenset(
+    ["vec-push", "vec-set", "vec-pop", "vec-remove", "set-insert", "set-remove"]
+)  # the first operand and the result are
+_WITH_ELEMENT = frozenset(
+    ["vec-push", "vec-contains", "vec-not-contains", "set-insert", "set-remove", "set-contains", "set-not-contains"]
+)  # fmt: skip
+
+
+def learn_elements(schema: Schema, steps: Sequence[Step], sorts: MutableMapping[str, str]) -> None:
+    """The sorts of elements, of the sorts of what they are in, and the other way round along equal containers."""
+    before = -1
+    while before < len(sorts):
+        before = len(sorts)
+        for step in steps:
+            if step.kind == "primitive":
+                _learn(schema, step, sorts)
+
+
+def _learn(schema: Schema, step: Step, sorts: MutableMapping[str, str]) -> None:
+    alike: list[Arg | None] = []
+    container: Arg | None = step.args[0] if step.args else None
+    elements: Iterable[Arg | None] = ()
+    if step.head in ("vec-of", "set-of"):
+        container, elements = step.out, step.args
+    elif step.head in ("vec-get", "set-get"):
+        elements = [step.out]
+    elif step.head == "vec-set":
+        elements = step.args[2:]
+    elif step.head in _WITH_ELEMENT:
+        elements = step.args[1:]
+    if step.head in _ALIKE:
+        alike = [*step.args, step.out]
+    elif step.head in _CHANGED:
+        alike = [container, step.out]
+    known = next((sort for each in alike if (sort := _sort(each, sorts))), "")
+    for each in alike:
+        if isinstance(each, Var) and known:
+            sorts.setdefault(each.name, known)
+    declared = schema.sorts.get(_sort(container, sorts), ())
+    for each in elements:
+        if isinstance(each, Var) and len(declared) > 1:
+            sorts.setdefault(each.name, declared[1])
+
+
+def _sort(arg: Arg | None, sorts: Mapping[str, str]) -> str:
+    return sorts.get(arg.name, "") if isinstance(arg, Var) else ""
+
+
+def spelled(case: Case) -> Mapping[str, Step]:
+    """Vectors of a case that are spelled with parts which nothing else gives, each with how. The index of a view is spelled in
+    terms of its axes, and the shape of the view follows it."""
+    if "spelled" not in case.memo:
+        found: dict[str, Step] = {}
+        for step in reversed(case.steps):
+            if step.head in SPELLING and isinstance(step.out, Var) and step.out.name in case.sorts:
+                name = step.out.name
+                viewed = case.maps and any(
+                    use.head == "View" and position in (1, 2) for use, position in case.uses.get(name, ())
+                )
+                if not viewed and any(_loose(case, each, found) for each in step.args):
+                    found[name] = step
+        case.memo["spelled"] = found
+    result: Mapping[str, Step] = case.memo["spelled"]
+    return result
+
+
+def _loose(case: Case, part: Arg, found: Mapping[str, Step]) -> bool:
+    """Whether a part of a vector is a variable that no step gives, or a vector that is spelled itself."""
+    return isinstance(part, Var) and (part.name not in case.produced or part.name in found)
+
+
+def parts(case: Case) -> frozenset[str]:
+    """Variables that are read off a vector that is spelled with them."""
+    if "parts" not in case.memo:
+        case.memo["parts"] = frozenset(
+            each.name for step in spelled(case).values() for each in step.args if isinstance(each, Var)
+        )
+    result: frozenset[str] = case.memo["parts"]
+    return result
+
+
+def fits(env: Bindings, step: Step, value: Sequence[Value]) -> bool:
+    """Whether a vector can be what a step makes of its parts, as far as these are known."""
+    if step.head == "vec-of":
+        pairs = list(zip(step.args, value, strict=False))
+        return len(value) == len(step.args) and all(not env.bound(a) or env.get(a) == v for a, v in pairs)
+    if step.head == "vec-push":
+        return bool(value) and (not env.bound(step.args[1]) or env.get(step.args[1]) == value[-1])
+    known = [env.get(each) for each in step.args if env.bound(each)]
+    return sum(map(len, known)) <= len(value)
+
+
+def apart(env: Bindings, step: Step, value: Value, rng: random.Random) -> Sequence[tuple[Arg, Value]] | None:
+    """The parts of a vector that a step makes of them; None where it makes no such one."""
+    if not isinstance(value, tuple) or not fits(env, step, value):
+        return None
+    match step.head:
+        case "vec-of":
+            return list(zip(step.args, value, strict=True))
+        case "vec-push":
+            return list(zip(step.args, (value[:-1], value[-1]), strict=True))
+        case _:
+            sizes = [len(env.get(each)) if env.bound(each) else -1 for each in step.args]
+            rest = len(value) - sum(each for each in sizes if each > 0)
+            unknown = [at for at, each in enumerate(sizes) if each < 0]
+            for at in unknown[:-1]:  # any way of cutting it
+                sizes[at] = rng.randint(0, rest)
+                rest -= sizes[at]
+            sizes[unknown[-1]] = rest
+            ends = [sum(sizes[: at + 1]) for at in range(len(sizes))]
+            cut = [value[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+            return list(zip(step.args, cut, strict=True))
+
+
+__all__ = ["SPELLING", "apart", "fits", "learn_elements", "parts", "spelled"]
