@@ -20,11 +20,12 @@ from .context import BadBinder, IllFormed, Reject
 from .growth import inventing
 from .instantiate import Attempt
 from .judge import Tally, Wrong, act, claimed
-from .parse import Call, Lit, Rule, Schema, Unreadable, Var, calls, declare, load, variables
+from .listed import unlisted
+from .parse import Call, Lit, Rule, Schema, Unreadable, Var, calls, declare, load
 from .plan import expand
 from .primitives import Fails
 from .shown import noted, size_of, unsound
-from .sorting import ill_sorted
+from .sorting import ill_sorted, unbound
 from .steps import Case
 from .term import show
 from .types import misspelt
@@ -40,6 +41,9 @@ OF_FACTS, OF_NUMBERS = 120, 200
 
 OF_OTHERS = 100
 """Of a rule that is not tinyc's own: nobody has looked at it before."""
+
+OF_LONG, LONG = 20, 2100
+"""Of a rule that reduces along axes of which it says that they are longer than this: they are dear."""
 
 TRIES = 80
 """At least so many attempts, so that every shape comes up as often as its rule allows."""
@@ -66,6 +70,9 @@ COUNTED = ("i64", "String", "Problem")
 
 TEXT = "text.egg"
 """The file of rules that come without one."""
+
+PLACED = (*COUNTED, "Ix", "Ixs", "Atom", "Axes", "Ints")
+"""Sorts of rules that are about indices."""
 
 Base = Schema
 
@@ -151,7 +158,7 @@ def check_rule(rule: Rule, base: Base, klass: str | None = None) -> Verdict:
     size = sum(1 for part in parts for _ in calls(part))
     if size > LARGEST_RULE:
         return replace(blank, why=f"it has {size} applications, and at most {LARGEST_RULE} can be tried")
-    for why in (*misspelt(parts), *ill_sorted(rule, base), *_merged(rule, base)):
+    for why in (*misspelt(parts), *unlisted(rule, base), *ill_sorted(rule, base), *_merged(rule, base)):
         return replace(blank, why=why)
     try:
         cases = expand(base, rule.body)
@@ -245,9 +252,12 @@ def _instances(
     least = TRIES + 4 * len(cases) if shaped else 0
     counted = all(sort in COUNTED for case in cases for sort in case.sorts.values())
     facts = not any(action.head == "union" for action in rule.actions)
-    bordered = (counted or facts) and not lenient
+    placed = all(sort in PLACED for case in cases for sort in case.sorts.values())
+    bordered = (counted or facts or placed) and not lenient
     other = base.is_other(rule.file) and rule.file != TEXT
     enough = (OF_NUMBERS if counted else OF_FACTS) if bordered else OF_OTHERS if other else ENOUGH
+    if not bordered and any(map(_long, cases)):
+        enough = least = OF_LONG
     most = min(MOST_TRIES, HOPELESS * len(cases) * (2 if counted else 1))
     tight = any(action.head == "panic" for action in rule.actions)
     borders = Borders()
@@ -288,6 +298,11 @@ def _instances(
         found += judged
         tally.instances += judged
     return wrong, number
+
+
+def _long(case: Case) -> bool:
+    reduces = any(step.head in ("Reduce", "TReduce", "Stream", "RoundedStream") for step in case.steps)
+    return reduces and max(case.extents, default=0) > LONG
 
 
 def _bounds(rule: Rule) -> bool:
@@ -340,17 +355,8 @@ def _index_claims(rule: Rule, world: World, space: affine.Affine) -> Iterator[tu
 
 
 def _actions_known(rule: Rule, base: Base) -> None:
-    known = set(variables(rule.body))
-    for action in rule.actions:
-        if action.head == "let" and len(action.args) == 2 and isinstance(action.args[0], Var):
-            missing = [each for each in variables([action.args[1]]) if each not in known]
-            known.add(action.args[0].name)
-        else:
-            missing = [each for each in variables([action]) if each not in known]
-        if missing:
-            raise Unreadable(
-                f"the action {action} speaks of {', '.join(missing)}, which the body does not bind"
-            )
+    for why in unbound(rule):
+        raise Unreadable(why)
     for call in (call for action in rule.actions for call in calls(action)):
         signature = base.signature(call.head)
         if signature is not None and len(signature.args) != len(call.args):

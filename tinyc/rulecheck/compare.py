@@ -17,7 +17,7 @@ import numpy as np
 from tinyc.ir.tiny import ROUNDED
 
 from .bits import Bits
-from .bounds import ROUNDING, TINY, Bounds, extreme
+from .bounds import ROUNDING, TINY, Bounds, extreme_constant
 from .context import IllFormed
 from .denote import Evaluator
 from .domains import Array, Tokens
@@ -25,7 +25,7 @@ from .near import told
 from .reals import REAL_STYLES, UNDEFINED, UNKNOWN, Reals
 from .term import Term, Value, show, walk
 from .verdict import CLASSES
-from .world import World, number_of
+from .world import World
 
 SLACK = 8
 """Times the old side's own error bound that the new side may be off."""
@@ -297,7 +297,7 @@ def _real(world: World, a: Term, b: Term) -> tuple[Outcome | None, bool]:
 
 def _numeric(world: World, a: Term, b: Term) -> Outcome | None:
     """Over float64, where the values are not rational, and which a constant may leave as well."""
-    far = _extreme(world, a, b)
+    far = extreme_constant(world, a, b)
     bits = Bits(world.seed, "ordinary", 64)
     domain = Bounds(bits)
 
@@ -317,13 +317,6 @@ def _numeric(world: World, a: Term, b: Term) -> Outcome | None:
 
 
 # ---- error bounds ---------------------------------------------------------------------------------------------------
-
-
-def _extreme(world: World, a: Term, b: Term, infinite: bool = True) -> bool:
-    """Whether a constant of either side is so large or small that ordinary numbers may over- or underflow with it."""
-    numbers = (number_of(world, each) for each in (*walk(a), *walk(b)) if each.head in ("Const", "Imm"))
-    known = [np.asarray(float(each)) for each in numbers if each is not None]
-    return any(bool(extreme(each)) for each in known if infinite or np.isfinite(each))
 
 
 def _regrouped(world: World, a: Term, b: Term) -> str:
@@ -352,7 +345,7 @@ def _bounded(world: World, a: Term, b: Term) -> Outcome | None:
             if found is not None:
                 why = "the error is more than a few roundings of the old side"
                 return _outcome(world, a, b, "", "bound", why, found)
-    if _extreme(world, a, b, infinite=False):
+    if extreme_constant(world, a, b, infinite=False):
         return None
     if any(_overflows(world, each) for each in (a, b)):
         return None  # a constant alone does that: the bound's condition holds of no value

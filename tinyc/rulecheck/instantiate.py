@@ -27,16 +27,12 @@ from .prove import prove
 from .requests import tails
 from .scope import Scope, factors
 from .shapes import DRAWS, shape_of_number
-from .spelled import SPELLING, apart, fits, spelled
+from .spelled import SPELLING, SPELLINGS, apart, spelled, spelled_so
 from .steps import Arg, Case, Step
 from .term import Term, Value, is_axis, lit, plain
 from .types import NoTypes, Types
 from .verdict import CLASSES
 from .world import World, known, wrong_fact
-
-
-SPELLINGS = 12
-"""Vectors that are drawn for one that the rule can spell."""
 
 
 class Attempt(Scope, Bindings):
@@ -110,7 +106,9 @@ class Attempt(Scope, Bindings):
                     raise Reject
             for step in self.case.claims:
                 value = None if step.out is None else self.get(step.out)
-                if not prove(self.world, step.head, tuple(map(self.get, step.args)), value, CLASSES[-1]).klass:
+                if not prove(
+                    self.world, step.head, tuple(map(self.get, step.args)), value, CLASSES[-1]
+                ).klass:
                     raise Reject
         except (NoTypes, Fails, IllFormed):
             raise Reject from None
@@ -431,7 +429,7 @@ class Attempt(Scope, Bindings):
         how = spelled(self.case).get(name)
         if generator is not None and how is not None:
             drawn = (generator(self, name, uses) for _ in range(SPELLINGS))
-            found = next((each for each in drawn if fits(self, how, each)), None)
+            found = spelled_so(self, how, drawn, uses)
             if found is None:
                 raise Reject
             return found

@@ -68,7 +68,9 @@ def _place(schema: Schema, case: Case, name: str) -> Place:
     cyclic = name in case.cyclic and "$" not in name  # the other values of the cycle follow
     split = name in case.split or name in parts(case)  # read off something else
     given = split or (name in case.produced and name not in spelled(case))
-    before = (Var(name) not in tied, cyclic or not given, cyclic, not split)
+    # a number waits for what it is a number of
+    first = cyclic and case.sorts[name] != "i64"
+    before = (Var(name) not in tied, cyclic or not given, first, not split)
     names = {each.name for each in needs if isinstance(each, Var)} - {name}
     tables = [step.head for step, _ in case.uses.get(name, ()) if step.kind == "relation"]
     open_ = case.sorts[name] == "i64" and all(

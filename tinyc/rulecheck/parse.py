@@ -16,8 +16,6 @@ from tinyc.egraph import rulefiles, sexpr
 from tinyc.egraph.vocabulary import VOCABULARY
 from tinyc.ir.diagnostics import TinycError
 
-from .primitives import PRIMITIVES
-
 
 @dataclass(frozen=True)
 class Var:
@@ -395,7 +393,3 @@ def calls(part: Pattern) -> Iterator[Call]:
         yield part
         for arg in part.args:
             yield from calls(arg)
-
-
-def is_primitive(head: str) -> bool:
-    return head in PRIMITIVES

@@ -61,7 +61,9 @@ def expand(schema: Schema, facts: Sequence[Call], how: str = "meaning", policy: 
             number += 1
             flat = Flat(schema, f"{number}'")
             flat.steps = [each for each in case.steps if each != open_step]
-            flat.claims = [*case.claims, open_step] if origin and _meant(schema, open_step) else [*case.claims]
+            flat.claims = (
+                [*case.claims, open_step] if origin and _meant(schema, open_step) else [*case.claims]
+            )
             flat.sorts, flat.names = dict(case.sorts), dict(case.names)
             known = set(flat.steps)
             try:

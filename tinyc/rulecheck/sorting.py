@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
 
-from .parse import Call, Lit, Pattern, Rule, Schema, Var
+from .parse import Call, Lit, Pattern, Rule, Schema, Var, variables
 
 _NUMBERS = frozenset(
     ["-", "*", "/", "%", "&", "|", "^", "<<", ">>", "min", "max", "abs", "log2", "not-i64", "<", "<=", ">", ">="]
@@ -30,6 +30,19 @@ def ill_sorted(rule: Rule, schema: Schema) -> Iterator[str]:
         for action in rule.actions:
             sorts.action(action)
     yield from sorts.wrong[:1]
+
+
+def unbound(rule: Rule) -> Iterator[str]:
+    """Actions that speak of variables of which the body says nothing."""
+    known = set(variables(rule.body))
+    for action in rule.actions:
+        name = action.args[0] if action.head == "let" and len(action.args) == 2 else None
+        said = action.args[1:] if isinstance(name, Var) else (action,)
+        missing = [each for each in variables(said) if each not in known]
+        if missing:
+            yield f"the action {action} speaks of {', '.join(missing)}, which the body does not bind"
+        if isinstance(name, Var):
+            known.add(name.name)
 
 
 class _Sorts:
@@ -120,7 +133,9 @@ class _Sorts:
             elif position == _ELEMENTS.get(head):
                 self.sort(each, self._element(container), where)
             else:
-                self.sort(each, "i64" if head in ("vec-get", "set-get", "vec-set", "vec-remove") else "", where)
+                self.sort(
+                    each, "i64" if head in ("vec-get", "set-get", "vec-set", "vec-remove") else "", where
+                )
         if head in ("vec-get", "set-get"):
             return self._element(container)
         return container if head in _ALIKE or head in _CHANGED else ""

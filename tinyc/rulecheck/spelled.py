@@ -6,20 +6,25 @@ its parts are read off.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING
 
-from .parse import Var
+from .parse import Lit, Var
 from .term import Value
 
 if TYPE_CHECKING:
     from .bindings import Bindings
+    from .instantiate import Attempt
     from .parse import Schema
     from .steps import Arg, Case, Step
 
 SPELLING = frozenset(["vec-of", "vec-push", "vec-append"])
 """Primitives that make a vector of its parts, which can be read off it again."""
+
+SPELLINGS = 12
+"""Vectors that are drawn for one that the rule can spell."""
 
 _ALIKE = frozenset(
     ["vec-append", "set-union", "set-intersect", "set-diff"]
@@ -105,6 +110,50 @@ def parts(case: Case) -> frozenset[str]:
     return result
 
 
+def factored(env: Bindings, step: Step, count: int, rng: random.Random) -> tuple[int, ...] | None:
+    """A shape of so many points, spelled with some extents and others that are free; None where there is none."""
+    if step.head != "vec-of":
+        return None
+    known = [env.get(each) if env.bound(each) else 0 for each in step.args]
+    rest = count // (math.prod(filter(None, known)) or 1)
+    free = [at for at, each in enumerate(known) if not each]
+    for at in free[:-1]:
+        known[at] = rng.choice([each for each in range(1, min(rest, 64) + 1) if rest % each == 0] or [1])
+        rest //= known[at]
+    if free:
+        known[free[-1]] = rest
+    return tuple(known) if math.prod(known) == count else None
+
+
+def spelled_so(
+    attempt: Attempt, how: Step, drawn: Iterable[Value], uses: Sequence[tuple[Step, int]]
+) -> Value | None:
+    """One of some vectors that the rule can spell, or a shape that it spells of as many points as what is reshaped; None where there
+    is none."""
+    found: Value | None = next((each for each in drawn if fits(attempt, how, each)), None)
+    for step, position in uses if found is None else ():
+        if (step.head, position) == ("Reshape", 1) and attempt.bound(step.args[0]):
+            points = math.prod(attempt.world.facts.shape(attempt.get(step.args[0])) or ())
+            found = factored(attempt, how, points, attempt.rng)
+    return found
+
+
+def template(case: Case, arg: Arg, rng: random.Random) -> tuple[int, ...] | None:
+    """A shape like one that the rule spells, with small extents in the place of variables; None where it spells none."""
+    step = next(
+        (each for each in case.steps if each.head == "vec-of" and each.out == arg and isinstance(arg, Var)),
+        None,
+    )
+    if step is None or not any(isinstance(each, Lit) for each in step.args):
+        return None
+    sizes = [each.value if isinstance(each, Lit) else rng.choice((1, 2, 3)) for each in step.args]
+    return (
+        tuple(each for each in sizes if isinstance(each, int))
+        if all(isinstance(each, int) for each in sizes)
+        else None
+    )
+
+
 def fits(env: Bindings, step: Step, value: Sequence[Value]) -> bool:
     """Whether a vector can be what a step makes of its parts, as far as these are known."""
     if step.head == "vec-of":
@@ -136,6 +185,3 @@ def apart(env: Bindings, step: Step, value: Value, rng: random.Random) -> Sequen
             ends = [sum(sizes[: at + 1]) for at in range(len(sizes))]
             cut = [value[end - size : end] for size, end in zip(sizes, ends, strict=True)]
             return list(zip(step.args, cut, strict=True))
-
-
-__all__ = ["SPELLING", "apart", "fits", "learn_elements", "parts", "spelled"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from .cycles import cyclic
 from .parse import Call, Lit, Pattern, Schema, Unreadable, Var
 from .primitives import PRIMITIVES
 from .spelled import learn_elements
@@ -67,7 +68,7 @@ class Step:
         return text if self.out is None else f"(= {self.out} {text})"
 
 
-LONGEST = 1100
+LONGEST = 4200
 """The largest extent of an instance; larger ones are only counted."""
 
 COUNTED = 600
@@ -164,6 +165,14 @@ class Case:
                 known |= {step.out.name} if isinstance(step.out, Var) else set()
         if self.counts:
             told.add(COUNTED)
+        told |= {
+            arg.value
+            for step in self.steps
+            for arg in (step.args if step.head in ("vec-of", "vec-push") else ())
+            if isinstance(arg, Lit)
+            and isinstance(arg.value, int)
+            and arg.value > MOST_AXES  # no place of an axis
+        }
         sizes = {abs(each) for each in told if abs(each) >= 3}  # the last of an axis of four is 3
         parts = {
             each // other for each in sizes for other in {abs(each) for each in told} if 1 < other < each
@@ -219,28 +228,19 @@ class Case:
 
     @cached_property
     def cyclic(self) -> frozenset[str]:
-        """Variables that are given in terms of themselves: a multiple of itself divided."""
+        """Variables that are given in terms of themselves alone: a multiple of itself divided."""
         below = {
-            name: {
-                arg.name
+            name: [
+                {
+                    arg.name
+                    for arg in (step.args[:-1] if step.kind == "predicate" else step.args)
+                    if isinstance(arg, Var)
+                }
                 for step in steps
-                for arg in (step.args[:-1] if step.kind == "predicate" else step.args)
-                if isinstance(arg, Var)
-            }
+            ]
             for name, steps in self.produced.items()
         }
-        found = set()
-        for name in below:
-            seen: set[str] = set()
-            todo = [name]
-            while todo:
-                for each in below.get(todo.pop(), ()):
-                    if each not in seen:
-                        seen.add(each)
-                        todo.append(each)
-            if name in seen:
-                found.add(name)
-        return frozenset(found)
+        return cyclic(below, self.sorts)
 
     @cached_property
     def reduced(self) -> tuple[tuple[Step, Step, Step], ...]:

@@ -17,22 +17,23 @@ SOON = 120
 
 def underived(rule: Rule, schema: Schema) -> str:
     """Why the body of a rule falls into no case at all."""
-    words = list(dict.fromkeys(_unknown(rule, schema)))
+    meant = list(dict.fromkeys(_unmeant(rule, schema)))
+    # words that are derived from one another alone are derived from nothing
+    words = [each for each in meant if not deriving(schema, each)] or meant
     if not words:
         return "its body can never hold: it asks for terms or numbers that are not equal"
     told = " and ".join(words)
     return f"nothing derives {told}, which its body asks for, and a (meaning ({words[0]} …) …) is missing"
 
 
-def _unknown(rule: Rule, schema: Schema) -> Iterator[str]:
-    """Words of a body that nothing explains."""
+def _unmeant(rule: Rule, schema: Schema) -> Iterator[str]:
+    """Words of a body that have no meaning, and of which no file says where they hold."""
     for call in (call for fact in rule.body for call in calls(fact)):
         known = (
             schema.signature(call.head) is None
             or call.head in KNOWN
             or call.head in schema.meanings
             or call.head in schema.facts
-            or deriving(schema, call.head)
         )
         if not known and (call.head not in schema.constructors or _opaque(schema, call.head)):
             yield call.head
@@ -44,7 +45,11 @@ def _opaque(schema: Schema, head: str) -> bool:
 
 def in_the_way(rule: Rule, schema: Schema) -> str:
     """The facts of a body without each of which it has an instance, guards rather than terms; "" where there are none."""
-    found = [each for each in rule.body if _possible(rule, schema, [fact for fact in rule.body if fact is not each])]
+    found = [
+        each
+        for each in rule.body
+        if _possible(rule, schema, [fact for fact in rule.body if fact is not each])
+    ]
     guards = [each for each in found if not any(call.head in schema.constructors for call in calls(each))]
     return f"; without {' or '.join(map(str, guards or found))} there is one" if found else ""
 

@@ -195,24 +195,18 @@ def known(facts: Facts, name: str, args: tuple[Value, ...]) -> Value:
 def wrong_fact(world: World, name: str, args: tuple[Value, ...], value: Value) -> str:
     """What is true where the claim ``name(args) = value`` is false; "" where it is true.
 
-    A bound may be tighter than interval arithmetic says, if it is one. Looser it may be only where the instance assumes
-    loose facts itself."""
+    A bound may be tighter than interval arithmetic says, or looser, if it is one: the tightest of all is kept. That of an axis says
+    its extent as well."""
     facts, loose = world.facts, world.context.loose
     match name:
         case "low" | "atom-low" | "high" | "atom-high":
             (index,) = args
             span = facts.values(index)
             least, most = int(span.min()), int(span.max())
-            known_ = known(facts, name, args)
-            if name.endswith("low"):
-                good = value <= least and (loose or value >= min(known_, facts.interval(index, 0)))
-            else:
-                good = value >= most and (loose or value <= max(known_, facts.interval(index, 1)))
+            good = value <= least if name.endswith("low") else value >= most
             if is_axis(index) or index.head in ("Lit", "Ax"):
                 good = value == (least if name.endswith("low") else most)
-            true = value <= least if name.endswith("low") else value >= most
-            loosely = f", and a bound no looser than {known_} is known" if true else ""
-            return "" if good else f"its values are {least} to {most}{loosely}"
+            return "" if good else f"its values are {least} to {most}"
         case "free" | "ix-axes":
             (term,) = args
             real = world.depends(term) if name == "free" else world.moved_by(term)
@@ -243,9 +237,21 @@ def wrong_fact(world: World, name: str, args: tuple[Value, ...], value: Value) -
 
 def departs(world: World, name: str, args: tuple[Value, ...], value: Value) -> str:
     """Why a fact that is true is not one that the built-in rules say; "" where it is."""
+    if name in ("low", "atom-low", "high", "atom-high"):
+        return _looser(world, name, args[0], value)
     if name == "buffer-taps" and value != 0 and not world.context.lenient and not worth(world, args[0]):
         return f"{_shown(args[0])} is not worth a buffer"
     return ""
+
+
+def _looser(world: World, name: str, index: Term, value: int) -> str:
+    """Why a bound is not the one that is known of an index by the bounds of its parts; "" where the instance assumes loose facts
+    itself."""
+    facts, end = world.facts, int(name.endswith("high"))
+    known_ = known(facts, name, (index,))
+    widest = (min, max)[end](known_, facts.interval(index, end))
+    loose = value > widest if end else value < widest
+    return f"a bound no looser than {widest} is known" if loose and not world.context.loose else ""
 
 
 def _axes(axes: frozenset[Term]) -> str:
