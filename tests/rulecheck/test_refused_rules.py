@@ -59,6 +59,15 @@ def test_what_a_word_of_tinycs_means_is_settled(text: str) -> None:
         check_text(text, BASE)
 
 
+@pytest.mark.parametrize("said", ["(Gg (Gg x))", "(Hh x)"])
+@pytest.mark.parametrize(
+    "rule", ["(rewrite (Gg x) x {})", '(rewrite (Unary "NEG" (Unary "NEG" x)) (Gg x) {})']
+)
+def test_a_meaning_that_says_the_word_itself_is_none(said: str, rule: str) -> None:
+    words = "(constructor Gg (Expr) Expr) (constructor Hh (Expr) Expr) (meaning (Hh x) (Gg x))"
+    assert "the meaning of Gg says Gg itself" in why(f"{words} (meaning (Gg x) {said}) {rule}")
+
+
 def test_a_looser_bound_is_true_with_a_note() -> None:
     options = ':ruleset extents :name "mine/a"'
     text = (

@@ -168,6 +168,8 @@ def check_rule(rule: Rule, base: Base, klass: str | None = None) -> Verdict:
         return replace(blank, why=str(error))
     try:
         return _verdict(rule, base, cases, blank)
+    except Unreadable as error:  # of a word that only its actions speak of
+        return replace(blank, why=str(error))
     except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AssertionError) as error:
         # a rule that this program was not made for: an error of its verdict, and no end of the run
         return replace(blank, why=f"the checker fails on it: {type(error).__name__}: {error}")

@@ -149,6 +149,8 @@ def definition(schema: Schema, head: str) -> Meaning | None:
     without it. That rule defines the word and is true; the others are held to it."""
     declared = schema.meanings.get(head)
     if declared:
+        if head in _said_by(schema, head):
+            raise Unreadable(f"the meaning of {head} says {head} itself")
         return declared[0] if declared[0].definition is not None else None
     key = ("definition", head)
     if key not in schema.cache:
@@ -156,6 +158,22 @@ def definition(schema: Schema, head: str) -> Meaning | None:
         made = filter(None, map(partial(_defined_by, head), schema.rules.values()))
         schema.cache[key] = next((each for each in made if _grounded(schema, each)), None)
     found: Meaning | None = schema.cache[key]
+    return found
+
+
+def _said_by(schema: Schema, head: str) -> frozenset[str]:
+    """Every constructor that the declared meaning of one is made of."""
+    key = ("said by", head)
+    if key not in schema.cache:
+        seen: set[str] = set()
+        todo = [head]
+        while todo:
+            for meaning in schema.meanings.get(todo.pop(), ()):
+                fresh = heads([meaning.definition] if meaning.definition is not None else []) - seen
+                seen |= fresh
+                todo += fresh
+        schema.cache[key] = frozenset(seen)
+    found: frozenset[str] = schema.cache[key]
     return found
 
 
