@@ -71,6 +71,17 @@ COUNTED = ("i64", "String", "Problem")
 TEXT = "text.egg"
 """The file of rules that come without one."""
 
+FAILURES = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+    AssertionError,
+    AttributeError,
+)
+"""Of this program, at a rule that it was not made for."""
+
 PLACED = (*COUNTED, "Ix", "Ixs", "Atom", "Axes", "Ints")
 """Sorts of rules that are about indices."""
 
@@ -170,7 +181,7 @@ def check_rule(rule: Rule, base: Base, klass: str | None = None) -> Verdict:
         return _verdict(rule, base, cases, blank)
     except Unreadable as error:  # of a word that only its actions speak of
         return replace(blank, why=str(error))
-    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AssertionError) as error:
+    except FAILURES as error:
         # a rule that this program was not made for: an error of its verdict, and no end of the run
         return replace(blank, why=f"the checker fails on it: {type(error).__name__}: {error}")
 

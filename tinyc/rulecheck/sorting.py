@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping, Sequence
 
 from .parse import Call, Lit, Pattern, Rule, Schema, Var, variables
+from .spelled import ALIKE, CHANGED, ELEMENTS
 
 _NUMBERS = frozenset(
     ["-", "*", "/", "%", "&", "|", "^", "<<", ">>", "min", "max", "abs", "log2", "not-i64", "<", "<=", ">", ">="]
@@ -13,11 +14,6 @@ _NUMBERS = frozenset(
 
 _TESTS = frozenset(["<", "<=", ">", ">=", "!="])
 _COUNTS = frozenset(["vec-length", "set-length"])
-_ALIKE = frozenset(["vec-append", "set-union", "set-intersect", "set-diff"])
-_CHANGED = frozenset(["vec-push", "vec-set", "vec-pop", "vec-remove", "set-insert", "set-remove"])
-_ELEMENTS = {"vec-push": 1, "vec-contains": 1, "vec-not-contains": 1, "set-insert": 1, "set-remove": 1, "set-contains": 1,
-             "set-not-contains": 1, "vec-set": 2}  # fmt: skip
-"""Where an element stands among the arguments."""
 
 
 def ill_sorted(rule: Rule, schema: Schema) -> Iterator[str]:
@@ -125,12 +121,12 @@ class _Sorts:
                 self.sort(each, self._element(wanted), where)
             return wanted
         container = ""
-        if head in _ALIKE or head in _CHANGED:
+        if head in ALIKE or head in CHANGED:
             container = wanted
         for position, each in enumerate(call.args):
-            if head in _ALIKE or position == 0:
+            if head in ALIKE or position == 0:
                 container = self.sort(each, container, where) or container
-            elif position == _ELEMENTS.get(head):
+            elif position == ELEMENTS.get(head):
                 self.sort(each, self._element(container), where)
             else:
                 self.sort(
@@ -138,7 +134,7 @@ class _Sorts:
                 )
         if head in ("vec-get", "set-get"):
             return self._element(container)
-        return container if head in _ALIKE or head in _CHANGED else ""
+        return container if head in ALIKE or head in CHANGED else ""
 
     def _element(self, container: str) -> str:
         declared = self.schema.sorts.get(container, ())

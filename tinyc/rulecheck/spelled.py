@@ -26,15 +26,18 @@ SPELLING = frozenset(["vec-of", "vec-push", "vec-append"])
 SPELLINGS = 12
 """Vectors that are drawn for one that the rule can spell."""
 
-_ALIKE = frozenset(
-    ["vec-append", "set-union", "set-intersect", "set-diff"]
-)  # all operands and the result are of one sort
-_CHANGED = frozenset(
-    ["vec-push", "vec-set", "vec-pop", "vec-remove", "set-insert", "set-remove"]
-)  # the first operand and the result are
-_WITH_ELEMENT = frozenset(
-    ["vec-push", "vec-contains", "vec-not-contains", "set-insert", "set-remove", "set-contains", "set-not-contains"]
-)  # fmt: skip
+ALIKE = frozenset(["vec-append", "set-union", "set-intersect", "set-diff"])
+"""Primitives whose operands and result are of one sort."""
+
+CHANGED = frozenset(["vec-push", "vec-set", "vec-pop", "vec-remove", "set-insert", "set-remove"])
+"""Primitives whose first operand and result are of one sort."""
+
+ELEMENTS: Mapping[str, int] = {
+    **dict.fromkeys(["vec-push", "vec-contains", "vec-not-contains", "set-insert", "set-remove"], 1),
+    **dict.fromkeys(["set-contains", "set-not-contains"], 1),
+    "vec-set": 2,
+}
+"""Where an element of the first operand stands."""
 
 
 def learn_elements(schema: Schema, steps: Sequence[Step], sorts: MutableMapping[str, str]) -> None:
@@ -55,13 +58,11 @@ def _learn(schema: Schema, step: Step, sorts: MutableMapping[str, str]) -> None:
         container, elements = step.out, step.args
     elif step.head in ("vec-get", "set-get"):
         elements = [step.out]
-    elif step.head == "vec-set":
-        elements = step.args[2:]
-    elif step.head in _WITH_ELEMENT:
-        elements = step.args[1:]
-    if step.head in _ALIKE:
+    elif step.head in ELEMENTS:
+        elements = step.args[ELEMENTS[step.head] :]
+    if step.head in ALIKE:
         alike = [*step.args, step.out]
-    elif step.head in _CHANGED:
+    elif step.head in CHANGED:
         alike = [container, step.out]
     known = next((sort for each in alike if (sort := _sort(each, sorts))), "")
     for each in alike:
@@ -146,12 +147,8 @@ def template(case: Case, arg: Arg, rng: random.Random) -> tuple[int, ...] | None
     )
     if step is None or not any(isinstance(each, Lit) for each in step.args):
         return None
-    sizes = [each.value if isinstance(each, Lit) else rng.choice((1, 2, 3)) for each in step.args]
-    return (
-        tuple(each for each in sizes if isinstance(each, int))
-        if all(isinstance(each, int) for each in sizes)
-        else None
-    )
+    sizes = (each.value if isinstance(each, Lit) else rng.choice((1, 2, 3)) for each in step.args)
+    return tuple(each for each in sizes if isinstance(each, int))
 
 
 def fits(env: Bindings, step: Step, value: Sequence[Value]) -> bool:
