@@ -68,7 +68,8 @@ def test_a_meaning_that_says_the_word_itself_is_none(said: str, rule: str) -> No
     assert "the meaning of Gg says Gg itself" in why(f"{words} (meaning (Gg x) {said}) {rule}")
 
 
-def test_a_looser_bound_is_true_with_a_note() -> None:
+def test_a_bound_by_the_bounds_of_the_parts_is_true() -> None:
+    """Though the values of a sum, or of a multiple, may lie in a smaller range."""
     options = ':ruleset extents :name "mine/a"'
     text = (
         "(rule ((= e (IAdd a b)) (= h (high a)) (= l (high b))) ((set (high e) (+ h (+ {} l)))) "
@@ -77,5 +78,4 @@ def test_a_looser_bound_is_true_with_a_note() -> None:
     )
     exact, looser, wrong = (check_text(text.replace("{}", more), BASE)[0] for more in ("0", "1", "-1"))
     assert exact.sound and not exact.notes
-    assert looser.sound and [note.word for note in looser.notes] == ["high"]
-    assert wrong.verdict == "unsound"
+    assert looser.verdict == wrong.verdict == "unsound"

@@ -195,18 +195,22 @@ def known(facts: Facts, name: str, args: tuple[Value, ...]) -> Value:
 def wrong_fact(world: World, name: str, args: tuple[Value, ...], value: Value) -> str:
     """What is true where the claim ``name(args) = value`` is false; "" where it is true.
 
-    A bound may be tighter than interval arithmetic says, or looser, if it is one: the tightest of all is kept. That of an axis says
-    its extent as well."""
+    A bound may be tighter than interval arithmetic says, if it is one. Looser it may be only where the instance assumes
+    loose facts itself."""
     facts, loose = world.facts, world.context.loose
     match name:
         case "low" | "atom-low" | "high" | "atom-high":
             (index,) = args
             span = facts.values(index)
             least, most = int(span.min()), int(span.max())
-            good = value <= least if name.endswith("low") else value >= most
+            known_, end = known(facts, name, args), int(name.endswith("high"))
+            widest = (min, max)[end](known_, facts.interval(index, end))
+            bound = value >= most if end else value <= least
+            good = bound and (loose or (value <= widest if end else value >= widest))
             if is_axis(index) or index.head in ("Lit", "Ax"):
                 good = value == (least if name.endswith("low") else most)
-            return "" if good else f"its values are {least} to {most}"
+            loosely = f", and a bound no looser than {widest} is known" if bound else ""
+            return "" if good else f"its values are {least} to {most}{loosely}"
         case "free" | "ix-axes":
             (term,) = args
             real = world.depends(term) if name == "free" else world.moved_by(term)
@@ -237,21 +241,9 @@ def wrong_fact(world: World, name: str, args: tuple[Value, ...], value: Value) -
 
 def departs(world: World, name: str, args: tuple[Value, ...], value: Value) -> str:
     """Why a fact that is true is not one that the built-in rules say; "" where it is."""
-    if name in ("low", "atom-low", "high", "atom-high"):
-        return _looser(world, name, args[0], value)
     if name == "buffer-taps" and value != 0 and not world.context.lenient and not worth(world, args[0]):
         return f"{_shown(args[0])} is not worth a buffer"
     return ""
-
-
-def _looser(world: World, name: str, index: Term, value: int) -> str:
-    """Why a bound is not the one that is known of an index by the bounds of its parts; "" where the instance assumes loose facts
-    itself."""
-    facts, end = world.facts, int(name.endswith("high"))
-    known_ = known(facts, name, (index,))
-    widest = (min, max)[end](known_, facts.interval(index, end))
-    loose = value > widest if end else value < widest
-    return f"a bound no looser than {widest} is known" if loose and not world.context.loose else ""
 
 
 def _axes(axes: frozenset[Term]) -> str:
