@@ -201,6 +201,34 @@ def test_characters_that_hide_what_a_file_says(what: str, tmp_path: Path) -> Non
     assert (finding.kind, finding.line) == ("text", 3) and "character" in finding.why
 
 
+# ---- what the engine refuses, or what never matches ------------------------------------------------------------------------
+
+AMISS = {
+    rule('(Binary "ADD" x (Lit 1))', "x", ' :when ((= "fp32" (dtype-of x)))'): "refused",
+    rule('(Unary "NEG" x)', "x", ' :when ((= "fp32" (dtype x)))'): "refused",
+    rule('(Unary "NEG" x)', '(Binary "SUB" y x)', ' :when ((= "fp32" (dtype-of x)))'): "refused",
+    rule("(Cast d x)", "x", ' :when ((= "fp16" (dtype-of x)) (widening d "float32"))'): "misspelt",
+    rule('(Cast "fp16" x)', "x", ' :when ((< 0 (limit-of "shared-memory")))'): "misspelt",
+    rule('(Cast "fp16" x)', "x", ' :when ((target-machine "sm08"))'): "misspelt",
+    rule('(Binary "MUL" x (Const "fp16" b))', "x", " :when ((= b 1065353216))"): "misspelt",
+}
+SPELLED = {
+    rule('(Reduce "MAX" (vec-of a b) x)', '(Reduce "MAX" (vec-of a) (Reduce "MAX" (vec-of b) x))'),
+    rule("(Reshape x (vec-append s (vec-of 1)))", "(Reshape (Reshape x s) (vec-push s 1))"),
+    rule("(Cast d x)", "x", " :when ((= d (dtype-of x)) (float-dtype d))"),
+}
+
+
+@pytest.mark.parametrize("text", AMISS)
+def test_sorts_and_words_are_looked_at_without_the_engine(text: str, tmp_path: Path) -> None:
+    assert [each.kind for each in linted(tmp_path, f"{HEAD}; a == b\n{text}\n")] == [AMISS[text]]
+
+
+@pytest.mark.parametrize("text", sorted(SPELLED))
+def test_vectors_and_tables_that_are_right_are_no_fault(text: str, tmp_path: Path) -> None:
+    assert linted(tmp_path, f"{HEAD}; a == b, generic\n{text}\n") == []
+
+
 # ---- several files -------------------------------------------------------------------------------------------------------
 
 

@@ -181,7 +181,7 @@ def test_bounds_and_prints_of_indices() -> None:
 def test_what_is_too_large_to_evaluate_is_rejected() -> None:
     """Points that are only counted may be many: memory for all of them would be refused, or take long."""
     big, long = Term("?Tensor", ("big",)), Term("?Tensor", ("long",))
-    leaves = {big: Leaf("big", shape=(1024, 4096, 65536)), long: Leaf("long", shape=(4, 8192))}
+    leaves = {big: Leaf("big", shape=(1024, 4096, 65536)), long: Leaf("long", shape=(4, 16384))}
     evaluator = Evaluator(Facts(Context(leaves=leaves)), Tokens("x"), ())
     for term in (big, Term("TReduce", ("MAX", 1, long))):
         with pytest.raises(Reject):

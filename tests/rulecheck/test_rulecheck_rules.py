@@ -212,7 +212,8 @@ def test_words_that_are_defined_by_each_other_have_no_meaning() -> None:
 (rewrite (Bb x) (Aa x) :ruleset identity :name "mine/ba")
 """
     assert {each.why for each in check_text(text, BASE)} == {
-        "nothing derives what its body asks for, and it has no meaning of its own"
+        f"nothing derives {word}, which its body asks for, and a (meaning ({word} …) …) is missing"
+        for word in ("Aa", "Bb")
     }
 
 

@@ -80,6 +80,8 @@ class Bits(Domain):
                 width = DType(dtype).itemsize * 8
                 words = rng.integers(0, 1 << width, shape, np.uint64).astype(f"u{width // 8}")
                 anything = words.view(DType(dtype).numpy)
+                # all NaN are one: a signalling one is not, to the C library's pow
+                anything = np.where(np.isnan(anything), np.asarray(math.nan, anything.dtype), anything)
             # samples of special values and of any bits alternate; equal elements are frequent in the former
             which = (np.arange(shape[0]) % 3 == 0).reshape(-1, *[1] * (len(shape) - 1))
             return np.where(which, anything, found)

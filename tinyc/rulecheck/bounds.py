@@ -11,6 +11,8 @@ from tinyc.ir.tiny import ROUNDED
 
 from .bits import Bits, constant
 from .domains import BOOLEAN, Array, Domain
+from .term import Term, walk
+from .world import World, number_of
 
 ROUNDING_TF32 = 2.0**-11
 ROUNDING = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
@@ -147,3 +149,10 @@ def extreme(value: Array) -> Array:
     """A number with which ordinary ones may over- or underflow."""
     size = np.abs(value)
     return ~((value == 0) | ((size > 2.0**-20) & (size < 2.0**20)))
+
+
+def extreme_constant(world: World, a: Term, b: Term, infinite: bool = True) -> bool:
+    """Whether a constant of either side is so large or small that ordinary numbers may over- or underflow with it."""
+    numbers = (number_of(world, each) for each in (*walk(a), *walk(b)) if each.head in ("Const", "Imm"))
+    known = [np.asarray(float(each)) for each in numbers if each is not None]
+    return any(bool(extreme(each)) for each in known if infinite or np.isfinite(each))

@@ -20,13 +20,16 @@ from .context import BadBinder, IllFormed, Reject
 from .growth import inventing
 from .instantiate import Attempt
 from .judge import Tally, Wrong, act, claimed
-from .parse import Call, Lit, Rule, Schema, Unreadable, Var, calls, declare, load, variables
+from .listed import unlisted
+from .parse import Call, Lit, Rule, Schema, Unreadable, Var, calls, declare, load
 from .plan import expand
 from .primitives import Fails
 from .shown import noted, size_of, unsound
+from .sorting import ill_sorted, unbound
 from .steps import Case
 from .term import show
 from .types import misspelt
+from .untried import in_the_way, sorted_out, underived
 from .verdict import Counterexample, Note, Verdict
 from .world import World
 
@@ -38,6 +41,9 @@ OF_FACTS, OF_NUMBERS = 120, 200
 
 OF_OTHERS = 100
 """Of a rule that is not tinyc's own: nobody has looked at it before."""
+
+OF_LONG, LONG = 20, 2100
+"""Of a rule that reduces along axes of which it says that they are longer than this: they are dear."""
 
 TRIES = 80
 """At least so many attempts, so that every shape comes up as often as its rule allows."""
@@ -64,6 +70,20 @@ COUNTED = ("i64", "String", "Problem")
 
 TEXT = "text.egg"
 """The file of rules that come without one."""
+
+FAILURES = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+    AssertionError,
+    AttributeError,
+)
+"""Of this program, at a rule that it was not made for."""
+
+PLACED = (*COUNTED, "Ix", "Ixs", "Atom", "Axes", "Ints")
+"""Sorts of rules that are about indices."""
 
 Base = Schema
 
@@ -149,17 +169,19 @@ def check_rule(rule: Rule, base: Base, klass: str | None = None) -> Verdict:
     size = sum(1 for part in parts for _ in calls(part))
     if size > LARGEST_RULE:
         return replace(blank, why=f"it has {size} applications, and at most {LARGEST_RULE} can be tried")
-    for why in (*misspelt(parts), *_merged(rule, base)):
+    for why in (*misspelt(parts), *unlisted(rule, base), *ill_sorted(rule, base), *_merged(rule, base)):
         return replace(blank, why=why)
     try:
         cases = expand(base, rule.body)
         _actions_known(rule, base)
-        _sorted(cases)
+        sorted_out(cases)
     except Unreadable as error:
         return replace(blank, why=str(error))
     try:
         return _verdict(rule, base, cases, blank)
-    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AssertionError) as error:
+    except Unreadable as error:  # of a word that only its actions speak of
+        return replace(blank, why=str(error))
+    except FAILURES as error:
         # a rule that this program was not made for: an error of its verdict, and no end of the run
         return replace(blank, why=f"the checker fails on it: {type(error).__name__}: {error}")
 
@@ -169,7 +191,7 @@ def _verdict(rule: Rule, base: Base, cases: list[Case], blank: Verdict) -> Verdi
     if not cases:
         if panics:
             return replace(blank, verdict="sound", method="facts", symbolic=True, measured="FACT")
-        return replace(blank, why="nothing derives what its body asks for, and it has no meaning of its own")
+        return replace(blank, why=underived(rule, base))
     return _tried(rule, base, cases, blank, panics)
 
 
@@ -208,9 +230,8 @@ def _judged(rule: Rule, base: Base, cases: list[Case], blank: Verdict, panics: b
             return replace(
                 blank, verdict="sound", method="facts", symbolic=True, instances=tries, measured="FACT"
             )
-        return replace(
-            blank, why=f"no instance among {tries} tries satisfies its body, and is small enough to evaluate"
-        )
+        why = f"no instance among {tries} tries satisfies its body, and is small enough to evaluate"
+        return replace(blank, why=f"{why}{in_the_way(rule, base)}")
     proven = (
         _proven(rule, base, lenient, blank, tally) if "points" in tally.methods or _bounds(rule) else None
     )
@@ -244,9 +265,12 @@ def _instances(
     least = TRIES + 4 * len(cases) if shaped else 0
     counted = all(sort in COUNTED for case in cases for sort in case.sorts.values())
     facts = not any(action.head == "union" for action in rule.actions)
-    bordered = (counted or facts) and not lenient
+    placed = all(sort in PLACED for case in cases for sort in case.sorts.values())
+    bordered = (counted or facts or placed) and not lenient
     other = base.is_other(rule.file) and rule.file != TEXT
     enough = (OF_NUMBERS if counted else OF_FACTS) if bordered else OF_OTHERS if other else ENOUGH
+    if not bordered and any(map(_long, cases)):
+        enough = least = OF_LONG
     most = min(MOST_TRIES, HOPELESS * len(cases) * (2 if counted else 1))
     tight = any(action.head == "panic" for action in rule.actions)
     borders = Borders()
@@ -287,6 +311,11 @@ def _instances(
         found += judged
         tally.instances += judged
     return wrong, number
+
+
+def _long(case: Case) -> bool:
+    reduces = any(step.head in ("Reduce", "TReduce", "Stream", "RoundedStream") for step in case.steps)
+    return reduces and max(case.extents, default=0) > LONG
 
 
 def _bounds(rule: Rule) -> bool:
@@ -339,17 +368,8 @@ def _index_claims(rule: Rule, world: World, space: affine.Affine) -> Iterator[tu
 
 
 def _actions_known(rule: Rule, base: Base) -> None:
-    known = set(variables(rule.body))
-    for action in rule.actions:
-        if action.head == "let" and len(action.args) == 2 and isinstance(action.args[0], Var):
-            missing = [each for each in variables([action.args[1]]) if each not in known]
-            known.add(action.args[0].name)
-        else:
-            missing = [each for each in variables([action]) if each not in known]
-        if missing:
-            raise Unreadable(
-                f"the action {action} speaks of {', '.join(missing)}, which the body does not bind"
-            )
+    for why in unbound(rule):
+        raise Unreadable(why)
     for call in (call for action in rule.actions for call in calls(action)):
         signature = base.signature(call.head)
         if signature is not None and len(signature.args) != len(call.args):
@@ -365,14 +385,6 @@ def _merged(rule: Rule, base: Base) -> Iterator[str]:
             why = inventing(base, call.head)
             if why:
                 yield why
-
-
-def _sorted(cases: Sequence[Case]) -> None:
-    for case in cases:
-        spoken = {arg for step in case.steps for arg in (*step.args, step.out)}
-        unknown = [arg.name for arg in case.names.values() if isinstance(arg, Var) and arg not in spoken]
-        if any(name not in case.sorts for name in unknown):
-            raise Unreadable(f"nothing says of which sort {unknown[0]} is")
 
 
 __all__ = [

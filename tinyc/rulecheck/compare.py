@@ -17,7 +17,7 @@ import numpy as np
 from tinyc.ir.tiny import ROUNDED
 
 from .bits import Bits
-from .bounds import ROUNDING, TINY, Bounds, extreme
+from .bounds import ROUNDING, TINY, Bounds, extreme_constant
 from .context import IllFormed
 from .denote import Evaluator
 from .domains import Array, Tokens
@@ -26,7 +26,7 @@ from .near import told
 from .reals import KNOWN, REAL_STYLES, SAME_NUMBER, UNDEFINED, UNKNOWN, Reals
 from .term import Term, Value, show, walk
 from .verdict import CLASSES
-from .world import World, number_of
+from .world import World
 
 SLACK = 8
 """Times the old side's own error bound that the new side may be off."""
@@ -292,7 +292,8 @@ def _real(world: World, a: Term, b: Term, loose: bool) -> tuple[Outcome | None, 
 
 
 def _numeric(world: World, a: Term, b: Term) -> Outcome | None:
-    """Over float64, where the values are not rational."""
+    """Over float64, where the values are not rational, and which a constant may leave as well."""
+    far = extreme_constant(world, a, b)
     bits = Bits(world.seed, "ordinary", 64)
     domain = Bounds(bits)
 
@@ -301,7 +302,8 @@ def _numeric(world: World, a: Term, b: Term) -> Outcome | None:
             return x == y
         scale = np.abs(x.real) * 1e-9 + np.where(np.isfinite(x.imag), x.imag, 0) * 1e-3 + 1e-300
         # what over- or underflows in the dtype may be below the last digit of float64 as well
-        return (np.abs(x.real - y.real) <= scale) | ~np.isfinite(x.real) | np.isinf(x.imag)
+        unknown = ~np.isfinite(x.real) | np.isinf(x.imag) | (far & ~np.isfinite(y.real))
+        return (np.abs(x.real - y.real) <= scale) | unknown
 
     found = _hold(world, domain, a, b, close)
     if found is None:
@@ -339,8 +341,7 @@ def _bounded(world: World, a: Term, b: Term) -> Outcome | None:
             if found is not None:
                 why = "the error is more than a few roundings of the old side"
                 return _outcome(world, a, b, "", "bound", why, found)
-    constants = [number_of(world, each) for each in (*walk(a), *walk(b)) if each.head in ("Const", "Imm")]
-    if any(extreme(np.asarray(float(each))) for each in constants if each is not None and np.isfinite(each)):
+    if extreme_constant(world, a, b, infinite=False):
         return None
     if any(_overflows(world, each) for each in (a, b)):
         return None  # a constant alone does that: the bound's condition holds of no value

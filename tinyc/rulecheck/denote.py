@@ -21,7 +21,7 @@ from .term import Term, Value, axis, is_axis
 LARGEST = 1 << 16
 """Points of all axes of an instance."""
 
-LONGEST = 1 << 11
+LONGEST = 1 << 13
 """Points of a reduction, which are taken one by one."""
 
 _GROWING = frozenset(["Expand", "Pad", "View", "Fill"])

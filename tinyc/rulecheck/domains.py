@@ -24,6 +24,7 @@ import numpy as np
 from tinyc.ir.tiny import COMPARE
 
 Array = np.ndarray[Any, Any]
+HALVES = ("fp16", "bf16")
 REDUCES = {"SUM": "ADD", "PROD": "MUL", "MAX": "MAX", "MIN": "MIN"}
 
 
@@ -136,6 +137,13 @@ class Tokens(Domain):
             return x
         result = self._named(f"CAST {source} {to}", x)
         return (result & np.uint64(1)).astype(bool) if to == "bool" else result
+
+    def fold(self, op: str, dtype: str, x: Array) -> Array:
+        """Sums and products of halves are of fp32 until the end, where they are rounded: no chain of operations on halves, unless
+        it is of one."""
+        if self.sums or dtype not in HALVES or op in ("MAX", "MIN") or x.shape[-1] == 2:
+            return super().fold(op, dtype, x)
+        return self._named(f"ROUND {dtype}", super().fold(op, f"wide {dtype}", x))
 
     def stream(self, score: Array, weight: Array, scale: int) -> Array:
         score, weight = np.broadcast_arrays(score, weight)

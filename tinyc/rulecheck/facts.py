@@ -133,6 +133,21 @@ class Facts:
                 found = self.values(index)
                 return int((found.min, found.max)[end]())
 
+    def interval(self, index: Term, end: int) -> int:
+        """Interval arithmetic through requests as well: what a rule can know of one by the bounds of its parts."""
+        match index.head:
+            case "IAdd":
+                return sum(self.interval(each, end) for each in index.args)
+            case "IScale":
+                k, inner = index.args
+                return int(k * self.interval(inner, end if k > 0 else 1 - end))
+            case "IDiv" | "DivEnd":
+                return self.interval(index.args[0], end) // int(index.args[1])
+            case "DivAcc":
+                return sum(self.interval(each, end) for each in index.args[:2]) // int(index.args[2])
+            case _:
+                return self._bound(index, end)
+
     def top(self, index: Term) -> int:
         return max((each.args[0] for each in self.axes_of(index)), default=-1)
 

@@ -23,12 +23,15 @@ from .order import next_of
 from .parse import Lit, Schema, Var
 from .predicates import holds, value_of
 from .primitives import ORDERS, Fails, compute
+from .prove import prove
 from .requests import tails
 from .scope import Scope, factors
 from .shapes import DRAWS, shape_of_number
+from .spelled import SPELLING, SPELLINGS, apart, spelled, spelled_so
 from .steps import Arg, Case, Step
 from .term import Term, Value, is_axis, lit, plain
 from .types import NoTypes, Types
+from .verdict import CLASSES
 from .world import World, known, wrong_fact
 
 
@@ -100,6 +103,12 @@ class Attempt(Scope, Bindings):
             self._solve()
             for a, b in self.later:
                 if not self.world.same(a, b):
+                    raise Reject
+            for step in self.case.claims:
+                value = None if step.out is None else self.get(step.out)
+                if not prove(
+                    self.world, step.head, tuple(map(self.get, step.args)), value, CLASSES[-1]
+                ).klass:
                     raise Reject
         except (NoTypes, Fails, IllFormed):
             raise Reject from None
@@ -262,6 +271,8 @@ class Attempt(Scope, Bindings):
         if not self.env.keys() >= step.needs:
             if step.kind == "term" and step.out is not None and self.bound(step.out):
                 return self._destructured(step)
+            if step.head in SPELLING and self.bound(step.out):
+                return self._spelled_apart(step)
             if step.kind == "predicate" and all(map(self.bound, step.args[:-1])):
                 found = value_of(
                     self.world, str(self.get(step.args[0])), tuple(map(self.get, step.args[1:-1]))
@@ -346,6 +357,15 @@ class Attempt(Scope, Bindings):
             self.bind(arg, value)
         return True
 
+    def _spelled_apart(self, step: Step) -> bool:
+        assert step.out is not None
+        found = apart(self, step, self.get(step.out), self.rng)
+        if found is None:
+            raise Reject
+        for arg, value in found:
+            self.bind(arg, value)
+        return True
+
     def _fact(self, name: str, args: tuple[Value, ...], out: Arg) -> None:
         """A fact may hold any value that is true: a bound that is not the tightest, an axis too many."""
         world = self.world
@@ -406,6 +426,13 @@ class Attempt(Scope, Bindings):
                 if found is not None:
                     return found
         generator = GENERATORS.get(sort)
+        how = spelled(self.case).get(name)
+        if generator is not None and how is not None:
+            drawn = (generator(self, name, uses) for _ in range(SPELLINGS))
+            found = spelled_so(self, how, drawn, uses)
+            if found is None:
+                raise Reject
+            return found
         if generator is not None:
             return generator(self, name, uses)
         return built(self, sort, 0)

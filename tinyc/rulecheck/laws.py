@@ -12,7 +12,9 @@ from tinyc.ir.dtypes import DType
 
 from .atoms import Arg, Atom, Atoms, signature
 from .growth import grows
+from .listed import unlisted
 from .parse import Call, Lit, Pattern, Rule, Schema, calls, variables
+from .sorting import ill_sorted, unbound
 from .types import misspelt
 
 MAX_CONSTRUCTORS = 4
@@ -77,9 +79,10 @@ def broken(written: Written, schema: Schema) -> Iterator[tuple[str, str]]:
         yield "large-left-side", why
     if not written.generic:
         yield from (("no-guard", why) for why in _guards(written, schema))
-    misfits = list(_misfits(rule, schema))
+    misfits = list(_misfits(rule, schema)) or [*ill_sorted(rule, schema), *unbound(rule)]
     yield from (("refused", why) for why in misfits)
-    yield from (("misspelt", why) for why in misspelt((*rule.body, *rule.actions)))
+    words = [*misspelt((*rule.body, *rule.actions)), *unlisted(rule, schema)]
+    yield from (("misspelt", why) for why in words)
     if not misfits and grows(written.atoms, schema):
         yield "grows", "it matches what it makes, larger each time: on its own it never ends"
     for name in variables((*rule.body, *rule.actions)):

@@ -120,7 +120,7 @@ def lint_rules(
     return tuple(sorted(dict.fromkeys(wanted), key=lambda each: (each.file, each.line, each.code, each.why)))
 
 
-FATAL = frozenset(list(KINDS)[:10])
+FATAL = frozenset([*list(KINDS)[:10], "refused"])
 """Kinds with which the rules cannot be loaded."""
 
 

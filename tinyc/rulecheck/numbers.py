@@ -105,7 +105,10 @@ def _place(attempt: Attempt, step: Step, of: int = 0) -> int:
 
 def _size(attempt: Attempt, step: Step) -> int:
     """The extent of the axis that a step names."""
-    return attempt.world.facts._of(attempt.get(step.args[0]))[attempt.get(step.args[1])]
+    shape, at = attempt.world.facts._of(attempt.get(step.args[0])), attempt.get(step.args[1])
+    if not 0 <= at < len(shape):
+        raise Reject
+    return shape[at]
 
 
 def _fitting(

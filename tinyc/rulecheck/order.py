@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .choose import listing_of
 from .parse import Lit, Schema, Var
 from .prerequisites import PREREQUISITES
+from .spelled import parts, spelled
 from .steps import Arg, Case
 
 _SORTS = {
@@ -65,8 +66,11 @@ def _place(schema: Schema, case: Case, name: str) -> Place:
     tied = {arg for at, tensor, _ in case.reduced for arg in (at.args[1], *tensor.args[1:])}
     tied |= {arg for step in case.held for arg in step.args}
     cyclic = name in case.cyclic and "$" not in name  # the other values of the cycle follow
-    given = name in case.produced or name in case.split
-    before = (Var(name) not in tied, cyclic or not given, cyclic, name not in case.split)
+    split = name in case.split or name in parts(case)  # read off something else
+    given = split or (name in case.produced and name not in spelled(case))
+    # a number waits for what it is a number of
+    first = cyclic and case.sorts[name] != "i64"
+    before = (Var(name) not in tied, cyclic or not given, first, not split)
     names = {each.name for each in needs if isinstance(each, Var)} - {name}
     tables = [step.head for step, _ in case.uses.get(name, ()) if step.kind == "relation"]
     open_ = case.sorts[name] == "i64" and all(

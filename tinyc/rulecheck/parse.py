@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tinyc.egraph import rulefiles, sexpr
+from tinyc.egraph.vocabulary import VOCABULARY
 from tinyc.ir.diagnostics import TinycError
-
-from .primitives import PRIMITIVES
 
 
 @dataclass(frozen=True)
@@ -101,6 +100,8 @@ class Schema:
     rules: dict[str, Rule] = field(default_factory=dict)
     classes: dict[str, str] = field(default_factory=dict)
     """Ruleset -> class."""
+    settled: set[str] = field(default_factory=set)
+    """Words to which tinyc's own files give a meaning."""
     cache: dict[object, Any] = field(default_factory=dict)
     """What is computed from all of it; emptied when something is added."""
 
@@ -110,7 +111,7 @@ class Schema:
             dict(self.sorts), dict(self.constructors), dict(self.functions), dict(self.merges), dict(self.relations),
             {word: list(each) for word, each in self.meanings.items()},
             {word: list(each) for word, each in self.facts.items()},
-            dict(self.places), dict(self.rules), dict(self.classes),
+            dict(self.places), dict(self.rules), dict(self.classes), set(self.settled),
         )  # fmt: skip
 
     def grows(self, table: str) -> bool:
@@ -303,7 +304,7 @@ def _declare(schema: Schema, tree: list[Sexp], file: str, line: int) -> list[Rul
             args = plain[2] if len(plain) > 2 else []
             schema.relations[str(plain[1])] = Signature(tuple(map(spelled, args)), "")
         case "meaning":
-            _meaning(schema, plain)
+            _meaning(schema, plain, file)
         case "rule" | "rewrite" | "birewrite":
             rules = rules_of(tree, file, line)
             for rule in rules:
@@ -335,7 +336,7 @@ def _ground(tree: Sexp) -> int | str | bool:
     return found.value
 
 
-def _meaning(schema: Schema, plain: list[Sexp]) -> None:
+def _meaning(schema: Schema, plain: list[Sexp], file: str) -> None:
     usage = (
         "a meaning is (meaning (word x …) fact … (policy fact …)), or (meaning (= v (function x …)) fact …)"
     )
@@ -354,6 +355,11 @@ def _meaning(schema: Schema, plain: list[Sexp]) -> None:
         raise Unreadable(f"{about.head} is declared nowhere above, and has no meaning to be told")
     if len(word.args) != len(about.args):
         raise Unreadable(f"{about.head} takes {len(word.args)} arguments")
+    if schema.is_other(file):
+        if about.head in schema.settled or about.head in VOCABULARY.arity():
+            raise Unreadable(f"what {about.head} means is settled: it is a word of tinyc's own")
+    else:
+        schema.settled.add(about.head)
     if about.head in schema.constructors:
         if len(rest) != 1:
             raise Unreadable("the meaning of a constructor is one term")
@@ -387,7 +393,3 @@ def calls(part: Pattern) -> Iterator[Call]:
         yield part
         for arg in part.args:
             yield from calls(arg)
-
-
-def is_primitive(head: str) -> bool:
-    return head in PRIMITIVES

@@ -15,11 +15,11 @@ from .denote_words import BUILTIN
 from .parse import Call, Lit, Meaning, Pattern, Rule, Schema, Unreadable, Var, variables
 from .steps import KNOWN, VALUED, Arg, Case, Flat, Step, substituted
 
-MAX_CASES = 24
+MAX_CASES = 48
 MAX_DEPTH = 3
 """How deep relations are unfolded that may be recursive; others further."""
 MAX_CHAIN = 8
-MAX_STEPS = 200
+MAX_STEPS = 400
 """Steps of unfolding; a recursive relation has no end of cases."""
 
 # ---- cases ----------------------------------------------------------------------------------------------------------
@@ -61,6 +61,9 @@ def expand(schema: Schema, facts: Sequence[Call], how: str = "meaning", policy: 
             number += 1
             flat = Flat(schema, f"{number}'")
             flat.steps = [each for each in case.steps if each != open_step]
+            flat.claims = (
+                [*case.claims, open_step] if origin and _meant(schema, open_step) else [*case.claims]
+            )
             flat.sorts, flat.names = dict(case.sorts), dict(case.names)
             known = set(flat.steps)
             try:
@@ -74,7 +77,12 @@ def expand(schema: Schema, facts: Sequence[Call], how: str = "meaning", policy: 
                 below = (*above, open_step.head) if origin else above
                 fresh = {each: below for each in more.steps if each not in known}
                 again = (*opened, open_step) if open_step.kind == "relation" else opened
-                queue.append((more, {**depths, **fresh}, frozenset(map(flat.found, again))))
+                if all(
+                    any(True for _ in _alternatives(schema, each, below, how, policy))
+                    for each in fresh
+                    if _is_open(schema, each)
+                ):
+                    queue.append((more, {**depths, **fresh}, frozenset(map(flat.found, again))))
     return found
 
 
@@ -82,6 +90,7 @@ def merged(schema: Schema, case: Case) -> Case | None:
     """The case in which a value that is the same constructor twice is one term, not two that happen to be equal; None where
     there is nothing to merge."""
     flat = Flat(schema, steps=list(case.steps), sorts=dict(case.sorts), names=dict(case.names))
+    flat.claims = [*case.claims]
     seen: dict[tuple[str, Arg], Step] = {}
     moved = True
     while moved and not flat.impossible:
@@ -94,6 +103,11 @@ def merged(schema: Schema, case: Case) -> Case | None:
                     flat.unite(a, b)
         moved = len(flat.same) > before
     return flat.done(case.unfolded) if flat.same else None
+
+
+def _meant(schema: Schema, step: Step) -> bool:
+    """Whether a word is a user's with a meaning of its own: what some rule derives, which may be wrong itself, need not have it."""
+    return step.head in schema.meanings and step.head not in schema.settled
 
 
 _KEEP = "\0"
@@ -135,6 +149,8 @@ def definition(schema: Schema, head: str) -> Meaning | None:
     without it. That rule defines the word and is true; the others are held to it."""
     declared = schema.meanings.get(head)
     if declared:
+        if head in _said_by(schema, head):
+            raise Unreadable(f"the meaning of {head} says {head} itself")
         return declared[0] if declared[0].definition is not None else None
     key = ("definition", head)
     if key not in schema.cache:
@@ -142,6 +158,22 @@ def definition(schema: Schema, head: str) -> Meaning | None:
         made = filter(None, map(partial(_defined_by, head), schema.rules.values()))
         schema.cache[key] = next((each for each in made if _grounded(schema, each)), None)
     found: Meaning | None = schema.cache[key]
+    return found
+
+
+def _said_by(schema: Schema, head: str) -> frozenset[str]:
+    """Every constructor that the declared meaning of one is made of."""
+    key = ("said by", head)
+    if key not in schema.cache:
+        seen: set[str] = set()
+        todo = [head]
+        while todo:
+            for meaning in schema.meanings.get(todo.pop(), ()):
+                fresh = heads([meaning.definition] if meaning.definition is not None else []) - seen
+                seen |= fresh
+                todo += fresh
+        schema.cache[key] = frozenset(seen)
+    found: frozenset[str] = schema.cache[key]
     return found
 
 

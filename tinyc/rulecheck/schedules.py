@@ -124,12 +124,12 @@ def ordered_of(batch: Value, m: Value, n: Value) -> tuple[int, str] | None:
 
 
 def line(world: World, n: int, size: int, points: int, width: int) -> bool:
-    """Loops over a row that a machine can run: a GPU's block takes whole accesses, one for each thread; a CPU any points of
-    the row."""
+    """Loops over a row that a machine can run: a GPU's block takes whole accesses, one for each thread of whole warps; a CPU any
+    points of the row."""
     limits = limits_of(world.context)
     if world.context.machine == "cpu":
         return width == 0 and points <= n
-    whole = width > 0 and width & (width - 1) == 0 and n % width == 0 and points % width == 0
+    whole = width > 0 and width & (width - 1) == 0 and n % width == 0 and points % (WARP * width) == 0
     return whole and width * size <= limits["access"] and points // width <= limits["threads"]
 
 
@@ -169,7 +169,8 @@ def shared_threads(world: World, n: int, c: int, size: int, points: int, threads
 
 
 def walk_fits(world: World, problem: Term, bm: int, bn: int, bk: int, own: int, width: int) -> bool:
-    """Tiles of whole instructions that a machine has the threads, the memory and the registers for, and accesses that fit."""
+    """Tiles of whole instructions that a machine has the threads, the memory and the registers for, as of a product: four fifths of
+    the memory, and registers for two blocks; and accesses that fit."""
     rows, columns, depth, wide, size = problem.args
     limits = limits_of(world.context)
     if min(bm, bn, bk, own, width) < 1 or bm % own or own % STEP or bn % STEP or width & (width - 1):
@@ -182,27 +183,22 @@ def walk_fits(world: World, problem: Term, bm: int, bn: int, bk: int, own: int, 
     return (
         fits
         and threads <= limits["threads"]
-        and staged_ <= limits["smem"]
+        and 5 * staged_ <= 4 * limits["smem"]
         and found.registers(own, bn) <= limits["registers"]
+        and 2 * found.registers(own, bn) * threads <= limits["registers-per-sm"]
     )
 
 
 def walk_suits(world: World, problem: Term, bm: int, bn: int, own: int, width: int) -> bool:
-    """Tiles of the table that leave room for a second block and do not hang over by half; the widest accesses."""
-    rows, columns, depth, wide, size = problem.args
+    """Tiles of the table that do not hang over by half; the widest accesses."""
+    rows, columns, _, wide, size = problem.args
     limits = limits_of(world.context)
     if size <= 0 or width != min(wide & -wide, limits["access"] // size) or min(bm, bn, own) < 1:
         return False
-    found = Extents(1, rows, columns, depth, wide, size)
-    whole = -(-wide // STEP) * STEP
-    staged_ = (bm * found.deep + bn * (found.deep + whole)) * size
-    threads = WARP * (bm // own)
     return (
         (bm, bn, own) in rows_of(world, "walk-shape")
         and bm <= 2 * max(rows, 32)
         and bn <= 2 * max(columns, 32)
-        and 5 * staged_ <= 4 * limits["smem"]
-        and 2 * found.registers(own, bn) * threads <= limits["registers-per-sm"]
     )
 
 

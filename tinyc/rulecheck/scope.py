@@ -25,6 +25,12 @@ class Scope:
     """``level``: how large things are, 0 to 2; ``sizes``: extents of the axes; ``borders``: numbers that guards hold indices
     against; ``many``: whether there may be many axes, since points are only counted."""
 
+    rng: random.Random
+    world: World
+    level: int
+    borders: Sequence[int]
+    pool: list[Term]
+
     def __init__(
         self,
         rng: random.Random,

@@ -58,7 +58,7 @@ def _any_shape(attempt: Attempt) -> tuple[int, ...]:
         return tuple(attempt.rng.choice((1, 2, 2, 3) if attempt.level else (1, 2)) for _ in range(rank))
     leaves = attempt.world.context.leaves
     number = attempt.number + 7 * len(leaves)
-    others = [leaf.shape for term, leaf in leaves.items() if term.head == "?Tensor"]
+    others = [leaf.shape for term, leaf in leaves.items() if term.head in ("?Tensor", "Input")]
     if others and attempt.rng.random() < 0.5:  # equal, or with the axes in another order
         shape = list(attempt.rng.choice(others))
         if attempt.rng.random() < 0.5:

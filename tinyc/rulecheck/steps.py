@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from .cycles import cyclic
 from .parse import Call, Lit, Pattern, Schema, Unreadable, Var
 from .primitives import PRIMITIVES
+from .spelled import learn_elements
 
 Arg = Var | Lit
 
@@ -66,8 +68,11 @@ class Step:
         return text if self.out is None else f"(= {self.out} {text})"
 
 
-LONGEST = 1100
+LONGEST = 4200
 """The largest extent of an instance; larger ones are only counted."""
+
+COUNTED = 600
+"""The extent of an axis along which more is added up than bf16 can count, about half of it."""
 
 MOST_AXES = 6
 """Axes of a tensor of an instance."""
@@ -93,12 +98,13 @@ _EXTENTS = frozenset(
 @dataclass(frozen=True)
 class Case:
     """Steps to satisfy, the sort of each variable, what the rule's own variables are (equal ones are one), and the rules
-    that were unfolded. ``memo``: what others know of it."""
+    that were unfolded. ``claims``: relations that were, and must have their meaning nevertheless. ``memo``: what others know of it."""
 
     steps: tuple[Step, ...]
     sorts: Mapping[str, str]
     names: Mapping[str, Arg]
     unfolded: tuple[str, ...] = ()
+    claims: tuple[Step, ...] = ()
     memo: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @cached_property
@@ -157,6 +163,16 @@ class Case:
                     if isinstance(each, Lit) and isinstance(each.value, int)
                 }
                 known |= {step.out.name} if isinstance(step.out, Var) else set()
+        if self.counts:
+            told.add(COUNTED)
+        told |= {
+            arg.value
+            for step in self.steps
+            for arg in (step.args if step.head in ("vec-of", "vec-push") else ())
+            if isinstance(arg, Lit)
+            and isinstance(arg.value, int)
+            and arg.value > MOST_AXES  # no place of an axis
+        }
         sizes = {abs(each) for each in told if abs(each) >= 3}  # the last of an axis of four is 3
         parts = {
             each // other for each in sizes for other in {abs(each) for each in told} if 1 < other < each
@@ -164,6 +180,14 @@ class Case:
         # of what is divided by one of them, two parts leave a rest as well
         about = {each + more for each in sizes | parts | {2 * each for each in sizes} for more in (-1, 0, 1)}
         return tuple(sorted(each for each in about if 3 < each <= LONGEST))
+
+    @cached_property
+    def counts(self) -> bool:
+        """Whether it adds up what is cast, or constants of bf16, in which few integers are exact."""
+        heads = {(step.head, arg) for step in self.steps for arg in step.args[:1]}
+        sums = any((head, Lit("SUM")) in heads for head in ("Reduce", "TReduce"))
+        cast = any(step.head in ("Cast", "TCast") for step in self.steps)
+        return sums and (cast or any((head, Lit("bf16")) in heads for head in ("Const", "Imm")))
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
@@ -204,28 +228,19 @@ class Case:
 
     @cached_property
     def cyclic(self) -> frozenset[str]:
-        """Variables that are given in terms of themselves: a multiple of itself divided."""
+        """Variables that are given in terms of themselves alone: a multiple of itself divided."""
         below = {
-            name: {
-                arg.name
+            name: [
+                {
+                    arg.name
+                    for arg in (step.args[:-1] if step.kind == "predicate" else step.args)
+                    if isinstance(arg, Var)
+                }
                 for step in steps
-                for arg in (step.args[:-1] if step.kind == "predicate" else step.args)
-                if isinstance(arg, Var)
-            }
+            ]
             for name, steps in self.produced.items()
         }
-        found = set()
-        for name in below:
-            seen: set[str] = set()
-            todo = [name]
-            while todo:
-                for each in below.get(todo.pop(), ()):
-                    if each not in seen:
-                        seen.add(each)
-                        todo.append(each)
-            if name in seen:
-                found.add(name)
-        return frozenset(found)
+        return cyclic(below, self.sorts)
 
     @cached_property
     def reduced(self) -> tuple[tuple[Step, Step, Step], ...]:
@@ -281,6 +296,7 @@ class Flat:
     same: dict[str, Arg] = field(default_factory=dict)
     sorts: dict[str, str] = field(default_factory=dict)
     names: dict[str, Arg] = field(default_factory=dict)
+    claims: list[Step] = field(default_factory=list)
     impossible: bool = False
     _next: int = 0
 
@@ -384,8 +400,10 @@ class Flat:
                 sorts.setdefault(root.name, sort)
         for step in steps:
             learn(self.schema, step, sorts)
+        learn_elements(self.schema, steps, sorts)
         names = {name: self.find(arg) for name, arg in self.names.items()}
-        return None if self.impossible else Case(tuple(dict.fromkeys(steps)), sorts, names, unfolded)
+        claims = tuple(map(self.found, self.claims))
+        return None if self.impossible else Case(tuple(dict.fromkeys(steps)), sorts, names, unfolded, claims)
 
 
 def learn(schema: Schema, step: Step, sorts: dict[str, str]) -> None:

@@ -28,6 +28,7 @@ _TYPED = ("Expr", "Tensor", "Buf")
 def misspelt(patterns: Sequence[Pattern]) -> Iterator[str]:
     """Words in the place of an operator or dtype that name none, and bits that no constant has: what speaks of them matches
     nothing."""
+    told = dict(_told(patterns))
     for call in (call for part in patterns for call in calls(part)):
         first = call.args[0] if call.args else None
         if isinstance(first, Lit) and isinstance(first.value, str):
@@ -37,12 +38,23 @@ def misspelt(patterns: Sequence[Pattern]) -> Iterator[str]:
             if (call.head, 0) in _NAMED and first.value not in DTYPES:
                 yield f'"{first.value}" is no dtype'
             elif call.head in ("Const", "Imm"):
-                yield from _no_bits(first.value, call.args[1:])
+                yield from _no_bits(
+                    first.value,
+                    [told.get(each.name, each) if isinstance(each, Var) else each for each in call.args[1:]],
+                )
         if call.head == "=" and any(
             isinstance(each, Call) and each.head in ("dtype", "dtype-of") for each in call.args
         ):
             said = (each.value for each in call.args if isinstance(each, Lit))
             yield from (f'"{each}" is no dtype' for each in said if each not in DTYPES)
+
+
+def _told(patterns: Sequence[Pattern]) -> Iterator[tuple[str, Lit]]:
+    """Variables, and the literals that they are equal to."""
+    for fact in patterns:
+        if isinstance(fact, Call) and fact.head == "=":
+            known = [each for each in fact.args if isinstance(each, Lit)]
+            yield from ((each.name, known[0]) for each in fact.args if isinstance(each, Var) and known)
 
 
 def _no_bits(dtype: str, args: Sequence[Pattern]) -> Iterator[str]:

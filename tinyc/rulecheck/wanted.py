@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from .parse import Var
+from .spelled import template
 from .steps import Step
 
 if TYPE_CHECKING:
@@ -36,6 +37,12 @@ def shape_wanted(attempt: Attempt, name: str, depth: int = DEPTH) -> Shape | Non
             found = result_wanted(attempt, step, depth)
         elif step.head == "View" and position == 0 and attempt.bound(step.args[2]):
             found = shape_read(attempt, attempt.get(step.args[2]))
+        elif (
+            step.head == "Reshape"
+            and position == 0
+            and (spelled := template(attempt.case, step.args[1], attempt.rng)) is not None
+        ):
+            found = _regrouped(attempt, spelled)
         elif step.head in _UNDONE and position == _OPERAND.get(step.head, 0):
             result = result_wanted(attempt, step, depth)
             found = None if result is None else _UNDONE[step.head](attempt, result)

@@ -66,7 +66,10 @@ def _kept(facts: Facts, *args: Any) -> None:
 
 
 def _subst(facts: Facts, vector: tuple[Term, ...], index: Term) -> None:
-    for each in facts.axes_of(index):
+    named = set(facts.axes_of(index))
+    if index.head == "Subst":  # also in a place of the inner vector to which nothing refers
+        named |= facts.axes_of(index.args[0])
+    for each in named:
         number, extent = each.args
         _need(number < len(vector), f"axis {number} has nothing to be replaced with")
         _need(

@@ -203,15 +203,13 @@ def wrong_fact(world: World, name: str, args: tuple[Value, ...], value: Value) -
             (index,) = args
             span = facts.values(index)
             least, most = int(span.min()), int(span.max())
-            known_ = known(facts, name, args)
-            if name.endswith("low"):
-                good = value <= least and (loose or value >= known_)
-            else:
-                good = value >= most and (loose or value <= known_)
+            known_, end = known(facts, name, args), int(name.endswith("high"))
+            widest = (min, max)[end](known_, facts.interval(index, end))
+            bound = value >= most if end else value <= least
+            good = bound and (loose or (value <= widest if end else value >= widest))
             if is_axis(index) or index.head in ("Lit", "Ax"):
                 good = value == (least if name.endswith("low") else most)
-            true = value <= least if name.endswith("low") else value >= most
-            loosely = f", and a bound no looser than {known_} is known" if true else ""
+            loosely = f", and a bound no looser than {widest} is known" if bound else ""
             return "" if good else f"its values are {least} to {most}{loosely}"
         case "free" | "ix-axes":
             (term,) = args
