@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from explain_helpers import random_program, recorded, traced
 
+import tinyc
 from tinyc import functions as tc
 from tinyc.explain.checks import Checker
 from tinyc.explain.explain import derive_program
@@ -60,3 +61,11 @@ def test_values_of_two_classes_are_not_said_to_be_equal() -> None:
         finding = checker.step(first, second, whole, "EXACT")
         assert finding.checked == (first.cls == second.cls)
         assert finding.checked or "became" in finding.why
+
+
+@pytest.mark.parametrize("width", [3, 32])
+def test_a_scale_that_a_step_rounds_is_not_called_wrong(width: int) -> None:
+    """Rule streaming/scale-outside makes one constant of two; it is off by a rounding over the reals."""
+    program = traced(lambda q, k, v: tc.attention(q, k, v, causal=True), *[(2, 16, width)] * 3)
+    text = str(tinyc.optimize_and_compile(program, target="cpu").explain())
+    assert "WRONG" not in text and "streaming/scale-outside" in text
