@@ -112,10 +112,15 @@ class Columns:
 
 
 def columns(
-    scope: Scope, buffer: Buffer, most: float, labels: int, limit: Callable[[int], float] | None = None
+    scope: Scope,
+    buffer: Buffer,
+    most: float,
+    labels: int,
+    limit: Callable[[int], float] | None = None,
+    left: float = float("inf"),
 ) -> Columns:
     """The kernels that fill ``buffer`` from what is in ``scope`` and cost no more than ``most`` seconds. ``labels``: of one
-    search at most, a count and not a time. ``limit``: what it costs at most to fill the buffer where a set of others is
+    search at most, a count and not a time; ``left``: of all of them together. ``limit``: what it costs at most to fill the buffer where a set of others is
     filled already; a kernel that reads those and costs more is of no use, and no part of the rest."""
     rest = float("inf")
     candidates: list[tuple[float, Search, Buffer, Way, Label, Held]] = []
@@ -127,7 +132,7 @@ def columns(
             # what stands for others may be filled as any of them is
             size = 0 if buffer.cls in scope.standing else scope.problem.works.element(buffer)
             search = Search(scope, case, most, written, root, buffer.cls, limit, way.shape, size)
-            search.run(root, labels)
+            search.run(root, int(min(labels, max(left - count, 0))))
             count += search.count
             rest = min(rest, search.least)
             candidates += (

@@ -267,14 +267,14 @@ def _weighed(scope: Scope, meter: Meter, whole: float) -> tuple[dict[str, Column
         for name in circle:
             buffer, most = view.buffers[name], 2 * launch
             labels = meter.labels(TRIAL if alone else LABELS)
-            here = meter.spend(columns(scope, buffer, most, labels))
+            here = meter.spend(columns(scope, buffer, most, labels, left=meter.steps))
             while not here.found and here.rest is not None and here.rest > most:
                 most = 2 * here.rest
-                here = meter.spend(columns(scope, buffer, most, meter.labels(LABELS)))
+                here = meter.spend(columns(scope, buffer, most, meter.labels(LABELS), left=meter.steps))
             if alone and here.rest is not None:
                 worth.add(name, here)
                 labels = meter.labels(int(min(max(meter.steps - last, 0), LABELS)))
-                more = meter.spend(columns(scope, buffer, float("inf"), labels, worth.of(name)))
+                more = meter.spend(columns(scope, buffer, float("inf"), labels, worth.of(name), meter.steps))
                 here = more if more.rest is None or more.rest > here.rest else here
             found[name] = here
             if alone:

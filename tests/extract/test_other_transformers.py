@@ -126,5 +126,4 @@ def test_a_search_with_many_labels_of_one_state_counts_what_it_compares(
         program, saturated(program, "sm80"), Roofline(hardware("sm80")), effort=Effort(600.0, steps)
     )
     assert found.proof is not None and found.proof.limit == "steps"
-    # what is compared for the last state is counted after it
-    assert looked_at < 0.8 * steps < looked_at + compared / columns.COMPARED < 1.3 * steps
+    assert looked_at < 0.8 * steps < looked_at + compared / columns.COMPARED < 1.2 * steps
