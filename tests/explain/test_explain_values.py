@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -69,3 +70,18 @@ def test_a_scale_that_a_step_rounds_is_not_called_wrong(width: int) -> None:
     program = traced(lambda q, k, v: tc.attention(q, k, v, causal=True), *[(2, 16, width)] * 3)
     text = str(tinyc.optimize_and_compile(program, target="cpu").explain())
     assert "WRONG" not in text and "streaming/scale-outside" in text
+
+
+def test_another_scale_is_called_wrong() -> None:
+    """What is admitted of a constant that a step makes are roundings: one that is off by a thousandth is found."""
+    program = traced(lambda q, k, v: tc.attention(q, k, v, causal=True), *[(2, 16, 3)] * 3)
+    found = derive_program(recorded(program))
+    checker = Checker([program.types[port.node] for port in program.inputs], found.filled)
+    moves = [link.move for chain in found.chains for link in chain.links]
+    streams = [move for move in moves if move.after.op == "Stream" != move.before.op]
+    assert streams
+    for move in streams:
+        args = tuple(arg + 8192 if isinstance(arg, int) else arg for arg in move.after.args)
+        assert checker.step(move.before, move.after, None, "BOUNDED").checked
+        finding = checker.step(move.before, replace(move.after, args=args), None, "BOUNDED")
+        assert finding.wrong and "became" in finding.why
