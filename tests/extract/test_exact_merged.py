@@ -141,8 +141,8 @@ def test_the_search_for_kernels_is_charged_to_the_same_effort(monkeypatch: pytes
     charged: list[tuple[float, int]] = []
     columns, searched = solved.columns, search._searched
 
-    def counted(*args: Any) -> Any:
-        found = columns(*args)
+    def counted(*args: Any, **more: Any) -> Any:
+        found = columns(*args, **more)
         labels.append(found.labels)
         return found
 
