@@ -228,6 +228,32 @@ def test_tiles_without_any_score_are_left_out(shift: int) -> None:
     assert counters.tensor_operations == tiles * 2 * 2 * 64**3
 
 
+@pytest.mark.parametrize("m", [128, 200, 40])
+def test_heads_that_share_keys_leave_tiles_out(m: int) -> None:
+    """Rows of three heads are walked as one; blocks that lie in one head leave out what is after their last row."""
+    heads, n = 3, m
+    b = StreamBuild(h=heads, m=m, d=64)
+    q = b.cast(b.read(b.input("Q", F16, heads, m, 64), "h", "m", "p"), F32)
+    k, v = (
+        b.cast(b.read(b.input(name, F16, n, 64), *index), F32) for name, index in (("K", "np"), ("V", "nd"))
+    )
+    score = b.reduce("SUM", b.binary("MUL", q, k), p=64)
+    score = b.select(b.within(axis("m") - axis("n"), 0, m), score, b.const(float("-inf")))
+    total, mixed = b.stream(score, b.const(1.0), n=n), b.stream(score, v, n=n)
+    region = b.done(b.cast(b.binary("FDIV", mixed, total), F16))
+    arrays = {name: (array / 4).astype(np.float16) for name, array in data(region, 7).items()}
+    got, counters = run(region, arrays)
+    row, column = np.indices((m, n))
+    shared = {"Q": arrays["Q"], **{name: np.repeat(arrays[name][None], heads, 0) for name in "KV"}}
+    want, size = expected(shared, np.repeat((row >= column)[None], heads, 0))
+    within(got, want, size, F16, F16, 64)
+    walked = 0  # tiles of 64 x 64
+    for first in range(0, heads * m, 64):
+        inside = first % m + 64 <= m
+        walked += (first % m + 63) // 64 + 1 if inside else -(-n // 64)
+    assert counters.tensor_operations == walked * 2 * 2 * 64**3
+
+
 def test_scores_that_are_no_numbers_reach_the_result() -> None:
     region = attention(20, 70, 32, k=32, dtype=F16, out=F16)
     arrays = data(region)
