@@ -28,7 +28,7 @@ from ..gpu.walk_ir import (
 from . import epilogue, exponentials, scalar
 from .copies import Copy, place
 from .lets import Lets
-from .masked import tiles_of_block
+from .masked import longest_last, tiles_of_block, whole_tile
 from .nest import Frame, text
 
 
@@ -117,7 +117,7 @@ class _Flash:
         tiles, _ = found.tiles
         lines = [
             f"const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};",
-            f"const int m0 = (int)blockIdx.x % {tiles} * {found.tile[0]}, batch = (int)blockIdx.x / {tiles};",
+            f"const int m0 = {self.block()} * {found.tile[0]}, batch = (int)blockIdx.x / {tiles};",
             "const int e0 = 0, d0 = 0;  // all of e and d are in a tile",
             *self.scores.decoded("batch", found.batch.axes),
         ]
@@ -134,6 +134,12 @@ class _Flash:
             *self.addresses(),
             *tiles_of_block(found),
         ]
+
+    def block(self) -> str:
+        """The number of a block along m. Long walks begin first, so that none of them is what all others have to wait for."""
+        tiles, _ = self.found.tiles
+        number = f"(int)blockIdx.x % {tiles}"
+        return f"({tiles - 1} - {number})" if tiles > 1 and longest_last(self.found) else number
 
     # ---- statements ---------------------------------------------------------------------------------------------
 
@@ -321,8 +327,8 @@ class _Flash:
         if found.n.size % self.columns:
             score = f"n < {found.n.size} ? {score} : {scalar.neutral('MAX', DType.FP32)}"
         inner += [f"s[i][j][part] = {score};"]
-        return [
-            "// from products to scores",
+        whole = whole_tile(found, _factor(tile))
+        lines = [
             "#pragma unroll",
             f"for (int i = 0; i < {blocks}; ++i) {{",
             "  #pragma unroll",
@@ -332,6 +338,13 @@ class _Flash:
             *(f"      {line}" for line in inner),
             "    }",
             "  }",
+            "}",
+        ]
+        if whole is None:
+            return ["// from products to scores", *lines]
+        return [
+            f"if (!({whole})) {{  // some scores are left out",
+            *(f"  {line}" for line in lines),
             "}",
         ]
 

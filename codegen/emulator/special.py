@@ -46,7 +46,7 @@ SPECIAL: Mapping[str, Callable[[Machine], Array]] = {
     **{f"%nctaid.{axis}": _size("grid_shape", at) for at, axis in enumerate("xyz")},
     "%laneid": lambda machine: machine.threads.lane.astype(np.uint32),
     "%warpid": lambda machine: machine.threads.warp_in_block.astype(np.uint32),
-    "%nwarpid": _all(lambda machine: machine.threads.warps_per_block),
+    "%nwarpid": _all(lambda machine: 64),  # warps that a multiprocessor of sm_80 or sm_90 tells apart
     "%lanemask_eq": _bits(False, True, False),
     "%lanemask_lt": _bits(True, False, False),
     "%lanemask_le": _bits(True, True, False),
@@ -61,5 +61,6 @@ SPECIAL: Mapping[str, Callable[[Machine], Array]] = {
     "%clock64": lambda machine: np.full(machine.threads.count, machine.executed, np.uint64),
     "%globaltimer": lambda machine: np.full(machine.threads.count, machine.executed, np.uint64),
     "%dynamic_smem_size": _all(lambda machine: machine.memory.dynamic_shared),
-    "%total_smem_size": _all(lambda machine: machine.memory.shared_size),
+    # a multiple of what is allocated at once, as PTX has it for sm_80 and later
+    "%total_smem_size": _all(lambda machine: -(-machine.memory.shared_size // 128) * 128),
 }

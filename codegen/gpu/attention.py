@@ -36,6 +36,7 @@ class Attention:
         rings: of q, k and v in shared memory, one tile each.
         rounded: the exponentials are divided by their sum, and rounded to the type of v.
         limits: what ``index`` must be for a score not to be -inf, where that is known of all scores of a column.
+        plain: but for those, a score is the product itself.
     """
 
     region: Region
@@ -58,6 +59,7 @@ class Attention:
     rounded: bool
     rings: tuple[Ring, Ring, Ring]
     limits: tuple[Within, ...]
+    plain: bool
 
     @property
     def warps(self) -> int:
@@ -127,6 +129,7 @@ def attention_of(region: Region, plan: Plan | None = None) -> Attention | None:
         Ring("k", dtype, columns, row_elements(e), 1, True, True),
         Ring("v", dtype, columns, row_elements(d), 1, True, True),
     )
+    limits, inner = _limits(lets, shared.score)
     rounded = streams[weighted[0]].rounded
     if rounded is not None and rounded is not dtype:
         return None
@@ -134,7 +137,7 @@ def attention_of(region: Region, plan: Plan | None = None) -> Attention | None:
     return Attention(
         small, reduce.name, shared.score, scale.bits, weighted[0], tuple(ones),
         groups["b"], groups["m"], groups["n"], groups["d"], groups["e"], q, k, v, (tile, columns), rows, exact, rounded is not None, rings,
-        _limits(lets, shared.score),
+        limits, inner == reduce.name,
     )  # fmt: skip
 
 
@@ -210,8 +213,8 @@ def _along(found: Operand, way: str) -> Operand:
     return found if found.along == way else replace(found, along=way, bytes=0)  # type: ignore[arg-type]
 
 
-def _limits(lets: Mapping[str, Let], score: str) -> tuple[Within, ...]:
-    """The conditions without which a score is -inf."""
+def _limits(lets: Mapping[str, Let], score: str) -> tuple[tuple[Within, ...], str]:
+    """The conditions without which a score is -inf, and what it is with them."""
     found: list[Within] = []
     value = lets[score].value
     while isinstance(value, Select):
@@ -219,5 +222,5 @@ def _limits(lets: Mapping[str, Let], score: str) -> tuple[Within, ...]:
         if not isinstance(condition, Within) or getattr(other, "bits", 0) != 0xFF800000:
             break
         found.append(condition)
-        value = lets[value.then].value
-    return tuple(found)
+        score, value = value.then, lets[value.then].value
+    return tuple(found), score

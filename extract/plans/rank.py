@@ -53,7 +53,8 @@ def rank_plans(
     """The Plans of ``candidates`` for ``region``, the cheapest first, at most :data:`MOST`.
 
     Plans that cost the same come in a fixed order: ``preferred`` if it is one of them, then larger tiles of the result
-    first, then fewer stages, then by what the roofline hides. Candidates that become the same Plan count once. One that
+    first, then by what the roofline hides (a deeper ring hides it better; docs/benchmarks.md has what that is worth), then fewer
+    stages. Candidates that become the same Plan count once. One that
     the machine or the Region refuses is left out: none of the built-in rules makes one (:func:`refused`).
     """
     found: dict[Plan, RankedPlan] = {}
@@ -87,8 +88,8 @@ def _order(ranked: RankedPlan, preferred: Plan | None) -> tuple[object, ...]:
         ranked.plan != preferred,
         -rows * columns,
         -rows,
-        candidate.stages or 0,
         float(f"{ranked.hidden:.9e}"),
+        candidate.stages or 0,
         deep,
         not candidate.async_enable,
         repr(candidate),

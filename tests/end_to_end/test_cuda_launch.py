@@ -24,7 +24,8 @@ from tinyc.ir.dtypes import DType
 from tinyc.ir.evaluate import evaluate
 from tinyc.ir.tiny import Program
 from tinyc.ir.verify import bind
-from tinyc.runtime.cuda.loader import BundleError, Device, DriverError, runs_on
+from tinyc.runtime.cuda.arrays import Memory
+from tinyc.runtime.cuda.loader import WAITING, WAITING_BYTES, BundleError, Device, DriverError, runs_on
 from tinyc.runtime.cuda.loader import Program as Loaded
 
 __all__ = ["gpu"]
@@ -477,3 +478,26 @@ def test_the_fake_driver_sees_misuse(gpu: FakeDriver) -> None:
             driver("cuStreamSynchronize", 0)
         with pytest.raises(Misuse, match="twice"):
             driver("cuMemFree", address)
+
+
+def test_results_that_are_no_longer_held_do_not_make_calls_wait(gpu: FakeDriver) -> None:
+    """To free memory all work has to be done: it is done for many results at a time, and where memory is short."""
+
+    def held() -> int:
+        return sum(not each.freed for each in gpu.allocations)
+
+    device = Device()
+    for count in range(WAITING):
+        Memory(device, 1 << 10)
+        assert held() == count + 1
+    Memory(device, 1 << 10)
+    assert held() == 0
+    gpu.memory = 2 * WAITING_BYTES
+    Memory(device, WAITING_BYTES + 1)
+    assert held() == 0
+    gpu.memory = 3000
+    Memory(device, 2000)
+    kept = Memory(device, 2000)
+    assert held() == 1 and kept.size == 2000
+    with pytest.raises(DriverError, match="OUT_OF_MEMORY"):
+        device.allocate(2000)

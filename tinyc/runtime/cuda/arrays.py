@@ -29,7 +29,7 @@ class Memory:
     def __init__(self, device: Device, size: int) -> None:
         self.device, self.size = device, size
         self.address = device.allocate(size)
-        weakref.finalize(self, device.free, self.address)
+        weakref.finalize(self, device.free, self.address, size)
 
 
 @dataclass(frozen=True)

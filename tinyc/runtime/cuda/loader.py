@@ -29,6 +29,9 @@ ALIGNMENT = 256
 FORMAT, VERSION = "tinyc bundle", 2
 """Of manifest.json; the number changes with the meaning of a key."""
 
+WAITING_BYTES, WAITING = 256 << 20, 256
+"""Of memory that was given back: as many bytes, in as many pieces, wait until all work is done before they are free."""
+
 ELEMENTS = {"fp16": "<f2", "bf16": "<u2", "fp32": "<f4", "i32": "<i4", "bool": "|b1"}
 """How numpy calls the dtypes of a manifest. It has no bf16."""
 
@@ -93,6 +96,7 @@ class Device:
         name = driver("cuDeviceGetName", 128, self._handle)
         self.name = bytes(name).split(b"\0")[0].decode(errors="replace")
         self._context: Any = None
+        self._freed: dict[int, int] = {}
         self._lock = threading.RLock()  # what is collected while it is held may give memory back
 
     @contextlib.contextmanager
@@ -110,18 +114,41 @@ class Device:
     def allocate(self, size: int) -> int:
         """The address of ``size`` bytes, not set to anything. Raises DriverError CUDA_ERROR_OUT_OF_MEMORY."""
         with self.current() as driver:
+            try:
+                return int(driver("cuMemAlloc", size))
+            except DriverError as error:
+                if error.name != "CUDA_ERROR_OUT_OF_MEMORY" or not self._freed:
+                    raise
+            self.collect()
             return int(driver("cuMemAlloc", size))
 
-    def free(self, address: int) -> None:
-        """Gives memory back, once all that is under way is done: whoever was handed it may work on any stream."""
-        with contextlib.suppress(DriverError), self.current() as driver:  # the process may be at its end
+    def free(self, address: int, size: int) -> None:
+        """Gives memory back, once all that is under way is done: whoever was handed it may work on any stream. To wait for that
+        each time would make every call wait for the one before, so that it is done for many at a time."""
+        with self._lock:
+            self._freed[address] = size
+            if sum(self._freed.values()) > WAITING_BYTES or len(self._freed) > WAITING:
+                with contextlib.suppress(DriverError):  # the process may be at its end
+                    self.collect()
+
+    def collect(self) -> None:
+        """Waits until all work is done, and frees what was given back. Raises DriverError."""
+        with self._lock, self.current() as driver:
+            freed, self._freed = self._freed, {}
             driver("cuCtxSynchronize")
-            driver("cuMemFree", address)
+            for address in freed:
+                driver("cuMemFree", address)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # at the end of the process the driver may be gone
+            if self._freed:
+                self.collect()
 
     def close(self) -> None:
         """Lets go of the context, which else stays until the process ends: nothing may be left on the GPU."""
         with contextlib.suppress(DriverError):
             if self._context is not None:
+                self.collect()
                 self._context = None
                 self.driver("cuDevicePrimaryCtxRelease", self._handle)
 
@@ -147,7 +174,7 @@ class Program:
         self.manifest, self.device = manifest, device
         self._lock = threading.Lock()
         self._modules: dict[str, Any] = {}
-        self._blocks: dict[tuple[str, int], int] = {}
+        self._blocks: dict[tuple[str, int], tuple[int, int]] = {}
         self._buffers = {each["id"]: each for each in manifest["buffers"]}
         if not runs_on(manifest["arch"], device.capability):
             has = ".".join(map(str, device.capability))
@@ -258,17 +285,19 @@ class Program:
     def _block(self, what: str, stream: int, size: int) -> int:
         """Memory that is used by one call after the other; each stream has its own, since nothing orders two streams."""
         if (what, stream) not in self._blocks:
-            self._blocks[what, stream] = int(self.device.driver("cuMemAlloc", size)) if size else 0
-        return self._blocks[what, stream]
+            self._blocks[what, stream] = (self.device.allocate(size) if size else 0, size)
+        return self._blocks[what, stream][0]
 
     def close(self) -> None:
-        """Gives back all that the program holds on the device."""
-        blocks, modules = list(self._blocks.values()), list(self._modules.values())
+        """Gives back all that the program holds on the device, once its work is done."""
+        modules = list(self._modules.values())
+        for address, size in self._blocks.values():
+            if size:
+                self.device.free(address, size)
         self._blocks.clear()
         self._modules.clear()
-        for address in blocks:
-            if address:
-                self.device.free(address)
+        with contextlib.suppress(DriverError):
+            self.device.collect()
         for module in modules:
             with contextlib.suppress(DriverError), self.device.current() as driver:
                 driver("cuModuleUnload", module)

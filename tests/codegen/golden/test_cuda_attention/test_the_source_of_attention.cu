@@ -185,13 +185,13 @@ static __device__ __forceinline__ void multiply_fp16(float (&sums)[ROWS][COLUMNS
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_632c72209da6(
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_3a0fb2cea1b4(
     const unsigned short* __restrict__ in0,
     const unsigned short* __restrict__ in1,
     const unsigned short* __restrict__ in2,
     unsigned short* __restrict__ out0) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int m0 = (int)blockIdx.x % 2 * 64, batch = (int)blockIdx.x / 2;
+  const int m0 = (1 - (int)blockIdx.x % 2) * 64, batch = (int)blockIdx.x / 2;
   const int e0 = 0, d0 = 0;  // all of e and d are in a tile
   const int i0 = batch;
   // q: m x e, 64 x 64 of in0, 16 bytes at a time
@@ -260,21 +260,22 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_632c72209da6(
       ldmatrix_blocks<4, 0, 2048, 96, 0>(b, k_at);
       multiply_fp16(s, a, b);
     }
-    // from products to scores
-    #pragma unroll
-    for (int i = 0; i < 1; ++i) {
+    if (!(tile * 64 + 64 <= m0 + 1)) {  // some scores are left out
       #pragma unroll
-      for (int j = 0; j < 8; ++j) {
+      for (int i = 0; i < 1; ++i) {
         #pragma unroll
-        for (int part = 0; part < 4; ++part) {
-          const int m = m0 + warp * 16 + i * 16 + lane / 4 + part / 2 * 8;
-          const int n = tile * 64 + j * 8 + lane % 4 * 2 + part % 2;
-          const float sum = s[i][j][part];
-          const int i1 = m;
-          const int r1 = n;
-          const bool v6 = i1 - r1 >= 0;
-          const float v8 = v6 ? sum : __int_as_float(0xff800000);
-          s[i][j][part] = v8;
+        for (int j = 0; j < 8; ++j) {
+          #pragma unroll
+          for (int part = 0; part < 4; ++part) {
+            const int m = m0 + warp * 16 + i * 16 + lane / 4 + part / 2 * 8;
+            const int n = tile * 64 + j * 8 + lane % 4 * 2 + part % 2;
+            const float sum = s[i][j][part];
+            const int i1 = m;
+            const int r1 = n;
+            const bool v6 = i1 - r1 >= 0;
+            const float v8 = v6 ? sum : __int_as_float(0xff800000);
+            s[i][j][part] = v8;
+          }
         }
       }
     }

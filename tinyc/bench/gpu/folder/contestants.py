@@ -31,7 +31,8 @@ class Copies:
         self.arrays = [*entry["inputs"], entry["output"]]
         self.places: list[list[int]] = []
         sizes = [-(-each["bytes"] // ALIGNMENT) * ALIGNMENT for each in self.arrays]
-        self._base = device.allocate(sum(sizes) * count)
+        self._bytes = sum(sizes) * count
+        self._base = device.allocate(self._bytes)
         place = self._base
         for _ in range(count):
             self.places.append([place + sum(sizes[:number]) for number in range(len(sizes))])
@@ -57,7 +58,8 @@ class Copies:
         return found
 
     def close(self) -> None:
-        self._device.free(self._base)
+        self._device.free(self._base, self._bytes)
+        self._device.collect()
 
 
 class Ours:
