@@ -13,8 +13,9 @@ from tinyc.cache import Cache, key_of
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.usage import KernelUsage
 
-#: what every compilation is given besides the architecture: lines of the source in the PTX, and ptxas's figures in the log
-OPTIONS = ("--std=c++17", "-lineinfo", "--ptxas-options=-v")
+#: what every compilation is given besides the architecture: lines of the source in the PTX, and ptxas's figures in the log, which
+#: what NVRTC finds in its own cache comes without (it has one where there is a driver)
+OPTIONS = ("--std=c++17", "-lineinfo", "--ptxas-options=-v", "--no-cache")
 
 #: what the source is called; NVRTC would put the folder that it runs in before a relative name, and into the machine code
 NAME = "/kernel.cu"

@@ -70,7 +70,8 @@ def launched(
     arguments: Sequence[Any],
     shared_bytes: int,
 ) -> list[np.ndarray]:
-    """What each argument that is a pointer points to afterwards. What nothing has written yet is zeros, as in the emulator."""
+    """What each argument that is a pointer points to afterwards. What nothing has written yet is as in the emulator, all
+    ones."""
     text = ctypes.create_string_buffer(ptx.encode())
     module = driver("cuModuleLoadData", ctypes.addressof(text))
     buffers: list[tuple[int, np.ndarray]] = []
@@ -85,7 +86,8 @@ def launched(
         for parameter, value in zip(parameters, arguments, strict=True):
             part = slice(parameter.offset, parameter.offset + parameter.size)
             if isinstance(value, Uninitialised):
-                value = np.zeros(value.shape, value.dtype)
+                size = int(np.prod(value.shape)) * np.dtype(value.dtype).itemsize
+                value = np.full(size, 0xFF, np.uint8).view(value.dtype).reshape(value.shape)
             elif not (isinstance(value, np.ndarray) and value.ndim):
                 content[part] = emulator_scalar(parameter, value)
                 continue

@@ -14,11 +14,13 @@ import pytest
 from end_checks import TOLERANCE, arrays_of, integer_inputs, traced
 
 import tinyc
+from tinyc.codegen.nvrtc import compile_cubin
 from tinyc.compiler import target_here
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.dtypes import DType
 from tinyc.ir.evaluate import evaluate
 from tinyc.ir.verify import bind
+from tinyc.runtime.cuda.device import ARCHITECTURES
 
 pytestmark = pytest.mark.gpu
 
@@ -140,3 +142,12 @@ def test_that_the_gpu_has_no_room_is_said(target: str) -> None:
     assert caught.value.code == "E1704"
     small = traced(lambda a: a + 1.0, "fp32", a=(4,))
     assert (tinyc.optimize_and_compile(small, target)(np.ones(4, np.float32)) == 2).all()
+
+
+def test_what_a_kernel_takes_is_known_however_often_it_is_compiled(target: str) -> None:
+    """Where there is a driver, NVRTC keeps what it makes, and gives it again without ptxas's figures, unless told not to."""
+    source = 'extern "C" __global__ void k(float* x) { x[threadIdx.x] *= 3.0f; }'
+    for _ in range(3):
+        compile_cubin.cache_clear()
+        (usage,) = compile_cubin(source, ARCHITECTURES[target]).usage
+        assert usage.registers > 0
