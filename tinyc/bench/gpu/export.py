@@ -40,11 +40,13 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Made:
-    """What became of an entry. ``failure``: why there is no bundle. ``warnings``: of the optimisation."""
+    """What became of an entry. ``estimate_s``: seconds that the cost model gives it. ``failure``: why there is no bundle.
+    ``warnings``: of the optimisation."""
 
     entry: Entry
     seconds: float
     kernels: tuple[Kernel, ...] = ()
+    estimate_s: float = 0.0
     failure: TinycError | None = None
     warnings: tuple[str, ...] = ()
 
@@ -104,7 +106,9 @@ def _made(entry: Entry, target: str, folder: Path) -> Made:
     except TinycError as error:
         return Made(entry, time.perf_counter() - started, failure=error)
     seconds = time.perf_counter() - started
-    return Made(entry, seconds, _kernels(found), warnings=tuple(map(str, found.report.warnings)))
+    report = found.report
+    warnings = tuple(map(str, report.warnings))
+    return Made(entry, seconds, _kernels(found), report.total.time_s, warnings=warnings)
 
 
 def _kernels(compiled: Compiled) -> tuple[Kernel, ...]:
@@ -159,6 +163,7 @@ def _listed(made: Made) -> dict[str, Any]:
         "quick": entry.quick,
         "folder": _bundle(entry),
         "kernels": [asdict(each) for each in made.kernels],
+        "estimate_s": made.estimate_s,
     }
 
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SET, SET_VERSION = "tinyc benchmark set", 1
-RESULTS, RESULTS_VERSION = "tinyc benchmark results", 1
+SET, SET_VERSION = "tinyc benchmark set", 2
+RESULTS, RESULTS_VERSION = "tinyc benchmark results", 2
 
 
 class Unusable(Exception):
@@ -173,9 +173,9 @@ def versions() -> dict[str, str]:
 
 
 def table(found: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each entry. A ratio is our time by theirs: below 1, ours is faster."""
+    """A row for each entry. A ratio is our time by theirs: below 1, ours is faster; an estimate is the cost model's."""
     peers = list(dict.fromkeys(name for each in found for name in each["contestants"] if name != "tinyc"))
-    head = ["program", "tinyc, µs", "TFLOP/s", "GB/s"]
+    head = ["program", "tinyc, µs", "estimate", "TFLOP/s", "GB/s"]
     head += [text for peer in peers for text in (f"{peer}, µs", "ratio")]
     rows = [head, *(list(_row(each, peers)) for each in found)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -189,6 +189,7 @@ def _row(each: Mapping[str, Any], peers: Sequence[str]) -> Iterator[str]:
     ours = each["contestants"].get("tinyc")
     yield each["name"]
     yield f"{ours['time_s'] * 1e6:.1f}" if ours else "wrong"
+    yield f"{each['estimate_s'] * 1e6:.1f}"
     yield f"{ours['flops_per_s'] * 1e-12:.1f}" if ours and each["flops"] else ""
     yield f"{ours['bytes_per_s'] * 1e-9:.0f}" if ours else ""
     for peer in peers:

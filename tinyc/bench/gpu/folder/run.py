@@ -89,7 +89,7 @@ def measured(
     entry: Mapping[str, Any], machine: Machine, peers: Peers, settings: Settings
 ) -> tuple[dict[str, Any], bool]:
     """What the results say of an entry, and whether the GPU takes no more calls."""
-    found: dict[str, Any] = {"name": entry["name"], "flops": entry["flops"], "bytes": entry["bytes"]}
+    found: dict[str, Any] = {name: entry[name] for name in ("name", "flops", "bytes", "estimate_s")}
     found |= {"copies": 0, "wrong": "", "checks": {}, "notes": {}, "contestants": {}}
     try:
         with _running(entry, machine, peers, settings) as run:
