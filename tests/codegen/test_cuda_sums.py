@@ -118,7 +118,7 @@ def test_a_short_row_is_one_access() -> None:
     region = b.done(b.reduce("SUM", b.read(b.input("X", F32, 512, 4), "i", "r"), r=4))
     counters = emulated(region, integers(region)).counters
     (load,) = [each for each in counters.global_ if each.instruction.startswith("ld")]
-    assert load.instruction == "ld.global.nc.v4.f32" and load.sectors == load.ideal
+    assert load.instruction.startswith("ld.global.nc.v4.") and load.sectors == load.ideal
     compare(region, integers(region))
 
 

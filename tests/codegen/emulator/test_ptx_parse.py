@@ -67,7 +67,9 @@ def test_a_kernel_of_nvrtc() -> None:
     assert found.block == (256, 1, 1) and not found.exact
     source = (PRELUDE + GEMM).splitlines()
     multiply = next(each for each in found.instructions if each.opcode == "mma")
-    assert multiply.cuda is not None and "mma.sync" in source[multiply.cuda.line - 1]
+    assert multiply.cuda is not None
+    line = multiply.cuda.line  # the first of the statement, or the last by an older NVRTC
+    assert "mma.sync" in source[line - 1] or "mma.sync" in source[line - 3]
     copy = next(each for each in found.instructions if each.name.startswith("cp.async.cg"))
     assert copy.cuda is not None and copy.cuda.caller is not None
     assert "copy16" in source[copy.cuda.caller.line - 1]
