@@ -16,6 +16,7 @@ from fake_gpu import gpu
 from random_programs import Maker, agree, random_inputs
 
 import tinyc
+import tinyc.runtime.cuda.timing as timing
 from tinyc.cli import main
 from tinyc.codegen.nvrtc import compile_cubin
 from tinyc.compiler import target_here
@@ -478,6 +479,23 @@ def test_the_fake_driver_sees_misuse(gpu: FakeDriver) -> None:
             driver("cuStreamSynchronize", 0)
         with pytest.raises(Misuse, match="twice"):
             driver("cuMemFree", address)
+
+
+def test_short_launches_are_repeated_to_be_timed(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the program, whose results are as they were."""
+    program = several_kernels()
+    call = tinyc.optimize_and_compile(program, "sm80", budget=GREEDY)
+    inputs = integer_inputs(program)
+    call.measure(*inputs.values(), repeats=1)
+    once = len(gpu.launches)
+    monkeypatch.setattr(timing, "LONG", 1e9)
+    monkeypatch.setattr(timing, "MOST", 3)
+    rows = call.measure(*inputs.values(), repeats=1)
+    assert len(rows) == len(call.kernels) and all(row.actual > 0 for row in rows)
+    # two runs to warm up, then each launch once, and three times in a row, twice
+    assert len(gpu.launches) - once == len(rows) * (2 + 1 + 2 * 3)
+    for got, want in zip(call(**inputs), evaluate(program, inputs), strict=True):
+        assert np.array_equal(got, want)
 
 
 def test_results_that_are_no_longer_held_do_not_make_calls_wait(gpu: FakeDriver) -> None:

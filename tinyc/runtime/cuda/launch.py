@@ -14,6 +14,7 @@ from .device import reported
 from .loader import ALIGNMENT, Device, Program
 from .manifest import Loadable
 from .program import CudaProgram
+from .timing import Timer
 
 Array = NDArray[Any]
 
@@ -46,10 +47,10 @@ class Launched:
 
     def profile(self, inputs: Sequence[Array]) -> Profile:
         """As a call, with the seconds that each launch took, by events of the device."""
-        seconds: list[float] = []
+        timer = Timer(self.device)
         with reported():
-            outputs = self._code.run(inputs, seconds=seconds)
-        return Profile(self._typed(outputs), tuple(seconds))
+            outputs = self._code.run(inputs, each=timer)
+        return Profile(self._typed(outputs), tuple(timer.seconds))
 
     def on_device(self, inputs: Sequence[DeviceArray], stream: int) -> list[DeviceArray]:
         """Fresh arrays of the device for arrays of the device. It does not wait for them: they are ready after what is under

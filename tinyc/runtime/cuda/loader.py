@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import hashlib
 import importlib
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -214,10 +215,13 @@ class Program:
         return shaped[0] if len(shaped) == 1 else shaped
 
     def run(
-        self, inputs: Sequence[np.ndarray], stream: int = 0, seconds: list[float] | None = None
+        self,
+        inputs: Sequence[np.ndarray],
+        stream: int = 0,
+        each: Callable[[Callable[[int], None]], None] | None = None,
     ) -> list[np.ndarray]:
-        """The outputs for inputs in the host's memory, each contiguous and of the manifest's bytes. ``seconds``: is given
-        what each launch took. Raises DriverError."""
+        """The outputs for inputs in the host's memory, each contiguous and of the manifest's bytes. ``each``: is handed every
+        launch in turn, as a function of a stream, and has it done when it returns. Raises DriverError."""
         manifest = self.manifest
         with self._lock, self.device.current() as driver:
             base = self._block("outside", stream, self.outside_bytes)
@@ -226,7 +230,11 @@ class Program:
             try:
                 for id, array in zip(manifest["inputs"], inputs, strict=True):
                     driver("cuMemcpyHtoDAsync", places[id], array.ctypes.data, array.nbytes, stream)
-                self._launch(driver, places, stream, seconds)
+                for start in self._launches(driver, places, stream):
+                    if each is None:
+                        start(stream)
+                    else:
+                        each(start)
                 for id in manifest["outputs"]:
                     buffer = self._buffers[id]
                     array = np.empty(buffer["shape"], ELEMENTS[buffer["dtype"]])
@@ -240,47 +248,29 @@ class Program:
         """Starts the kernels on buffers of the device and does not wait for them. ``places``: the address of each input and
         output by the buffer's number. Raises DriverError."""
         with self._lock, self.device.current() as driver:
-            self._launch(driver, places, stream, None)
+            for start in self._launches(driver, places, stream):
+                start(stream)
 
     def copy(self, target: int, source: int, size: int, stream: int = 0) -> None:
         """Copies on the device, after what is under way on ``stream``."""
         with self.device.current() as driver:
             driver("cuMemcpyDtoDAsync", target, source, size, stream)
 
-    def _launch(
-        self, driver: Driver, outside: Mapping[int, int], stream: int, seconds: list[float] | None
-    ) -> None:
-        manifest = self.manifest
-        arena = self._block("arena", stream, manifest["arena_bytes"])
+    def _launches(
+        self, driver: Driver, outside: Mapping[int, int], stream: int
+    ) -> Iterator[Callable[[int], None]]:
+        """The launches in order, each to be started on a stream. ``stream``: whose memory is used between them."""
+        arena = self._block("arena", stream, self.manifest["arena_bytes"])
         inside = {
             id: arena + each["offset"] for id, each in self._buffers.items() if each["offset"] is not None
         }
         places = {**inside, **outside}
-        timed: list[tuple[Any, Any]] = []
-        for step in manifest["launches"]:
-            kernel, function = manifest["kernels"][step["kernel"]], self._functions[step["kernel"]]
+        for step in self.manifest["launches"]:
+            kernel, function = self.manifest["kernels"][step["kernel"]], self._functions[step["kernel"]]
             addresses = tuple(places[id] for id in step["arguments"])
-            if seconds is not None:
-                timed.append((driver("cuEventCreate", 0), driver("cuEventCreate", 0)))
-                driver("cuEventRecord", timed[-1][0], stream)
-            driver(
-                "cuLaunchKernel",
-                function,
-                *kernel["grid"],
-                *kernel["block"],
-                kernel["shared_bytes"],
-                stream,
-                (addresses, (ctypes.c_void_p,) * len(addresses)),
-                0,
-            )
-            if seconds is not None:
-                driver("cuEventRecord", timed[-1][1], stream)
-        for first, last in timed:
-            driver("cuEventSynchronize", last)
-            assert seconds is not None
-            seconds.append(float(driver("cuEventElapsedTime", first, last)) * 1e-3)
-            for event in (first, last):
-                driver("cuEventDestroy", event)
+            sizes = (*kernel["grid"], *kernel["block"], kernel["shared_bytes"])
+            arguments = (addresses, (ctypes.c_void_p,) * len(addresses))
+            yield functools.partial(_start, driver, function, sizes, arguments)
 
     def _block(self, what: str, stream: int, size: int) -> int:
         """Memory that is used by one call after the other; each stream has its own, since nothing orders two streams."""
@@ -305,6 +295,11 @@ class Program:
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # at the end of the process the driver may be gone
             self.close()
+
+
+def _start(driver: Driver, function: Any, sizes: tuple[int, ...], arguments: Any, stream: int) -> None:
+    """``sizes``: of the grid and of a block, and the bytes of shared memory."""
+    driver("cuLaunchKernel", function, *sizes, stream, arguments, 0)
 
 
 def load(folder: str | Path | None = None, device: Device | None = None) -> Program:
