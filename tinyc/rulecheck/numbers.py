@@ -50,8 +50,9 @@ def _taken_apart(uses: Uses) -> bool:
 def _digits(uses: Uses) -> Sequence[int]:
     """Digits of a number at which the masks begin and end that a rule lays over it, and the next beyond: where a mask has one too many or
     too few."""
-    masks = [arg.value for step, _ in uses if step.head == "&" for arg in step.args if isinstance(arg, Lit)]
-    ends = [(each & -each, 1 << each.bit_length() - 1) for each in masks if each > 0]
+    args = [arg for step, _ in uses if step.head == "&" for arg in step.args if isinstance(arg, Lit)]
+    masks = [arg.value for arg in args if isinstance(arg.value, int) and arg.value > 0]
+    ends = [(each & -each, 1 << each.bit_length() - 1) for each in masks]
     return [0, *(digit for low, high in ends for digit in (low, low >> 1, high, high << 1))]
 
 
