@@ -96,7 +96,7 @@ def least(run: Run, numbers: Sequence[int]) -> Attempt | None:
 class Borders:
     """Instances beside one: where a quotient jumps or a guard changes its mind about a limit of the machine; and the last ones when
     a number goes up or down, and from there another. ``effort``: steps that may still be taken; ``endless``: how often a number
-    went on for ever."""
+    went on for ever; ``constants``: as effort, of those whose bits go on."""
 
     def __init__(self) -> None:
         self.effort = EFFORT
@@ -111,12 +111,12 @@ class Borders:
         beside = [(name, [number]) for name, number in rng.sample(jumps, min(JUMPS, len(jumps)))]
         beside += [(name, near) for name in start for near in _beside(attempt, name)]
         found = [least(self._run(make, start, name), near) for name, near in beside]
+        constants = {name for name in moving if _is_constant(attempt, name)}
         walking = [name for name in moving if min(self.endless[name, way] for way in (1, -1)) < ENDLESS]
+        walking = [name for name in walking if name not in constants or self.constants > 0]
         for name in rng.sample(walking, min(NUMBERS, len(walking))):
-            bits = _is_constant(attempt, name)
+            bits = name in constants
             self.constants -= bits
-            if bits and self.constants < 0:
-                continue
             ends = [end for way in (1, -1) if (end := self._last(make, start, name, way, bits)) is not None]
             found += ends
             start = _numbers(rng.choice(ends)) if ends else start
