@@ -105,6 +105,9 @@ def test_mutants_of_some_rules_are_caught(rule: str) -> None:
         "plan/halve-rows off-by-one 7",
         "problem/packed-turned off-by-one 8",  # exactly as many products as are too few
         "tf32/product dropped (< 0 (max p q))",  # two operands that have no tiles
+        "strength/divide-by-power-of-two off-by-one 6",  # a divisor with the last digit of its mantissa alone
+        "streaming/scale-outside off-by-one 2",  # the largest subnormal scale
+        "streaming/scale-outside operation 18",  # scales whose product is the first that is infinite
     ],
 )
 def test_a_mutant_for_which_instances_were_too_few_is_caught(id_: str) -> None:

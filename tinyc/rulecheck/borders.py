@@ -32,10 +32,19 @@ LEAST = 30
 ENDLESS = 3
 """Walks of a number without an end, after which it is not taken that way any more."""
 
+CONSTANTS = 24
+"""Bits of constants that are taken to the borders; there is less between them than between numbers that something is counted by."""
+
 STEPS = (1, 2, 8, 16, 64)
 """By which a number goes on: one that must divide another, or be its multiple, moves by more than one."""
 
 FAR = 1 << 16
+
+ALL_BITS = 1 << 32
+"""No number that is the bits of a constant is as large."""
+
+BITS = (("Const", 1), ("Imm", 1), ("Stream", 3), ("RoundedStream", 4))
+"""Where the bits of a constant stand."""
 
 
 class Endless(Exception):
@@ -46,22 +55,25 @@ Run = Callable[[int], Attempt]
 """An instance with a number. Raises Reject."""
 
 
-def last(run: Run, start: int, way: int) -> Attempt | None:
-    """The last instance when a number goes from ``start`` up (``way`` 1) or down (-1); None where it cannot move. Raises Endless."""
+def last(run: Run, start: int, way: int, bits: bool = False) -> Attempt | None:
+    """The last instance when a number goes from ``start`` up (``way`` 1) or down (-1); None where it cannot move. ``bits``: a number
+    that has an end, and is as likely to be far from it as near. Raises Endless."""
     for step in STEPS:
         number = start + way * step
         found = least(run, [number])
         if found is None:
             continue
         stride = step
-        while stride < FAR:
+        while not bits and stride < FAR:
             stride *= 2
             further = least(run, [number + way * stride])
             if further is None:
                 break
             number, found = number + way * stride, further
         else:
-            raise Endless
+            if not bits:
+                raise Endless
+            stride = ALL_BITS
         while stride > step:
             stride //= 2
             further = least(run, [number + way * stride])
@@ -84,11 +96,12 @@ def least(run: Run, numbers: Sequence[int]) -> Attempt | None:
 class Borders:
     """Instances beside one: where a quotient jumps or a guard changes its mind about a limit of the machine; and the last ones when
     a number goes up or down, and from there another. ``effort``: steps that may still be taken; ``endless``: how often a number
-    went on for ever."""
+    went on for ever; ``constants``: as effort, of those whose bits go on."""
 
     def __init__(self) -> None:
         self.effort = EFFORT
         self.endless = Counter[tuple[str, int]]()
+        self.constants = CONSTANTS
 
     def of(self, make: Callable[..., Attempt], attempt: Attempt) -> list[World]:
         make = partial(make, rows=attempt.invented)
@@ -98,9 +111,13 @@ class Borders:
         beside = [(name, [number]) for name, number in rng.sample(jumps, min(JUMPS, len(jumps)))]
         beside += [(name, near) for name in start for near in _beside(attempt, name)]
         found = [least(self._run(make, start, name), near) for name, near in beside]
+        constants = {name for name in moving if _is_constant(attempt, name)}
         walking = [name for name in moving if min(self.endless[name, way] for way in (1, -1)) < ENDLESS]
+        walking = [name for name in walking if name not in constants or self.constants > 0]
         for name in rng.sample(walking, min(NUMBERS, len(walking))):
-            ends = [end for way in (1, -1) if (end := self._last(make, start, name, way)) is not None]
+            bits = name in constants
+            self.constants -= bits
+            ends = [end for way in (1, -1) if (end := self._last(make, start, name, way, bits)) is not None]
             found += ends
             start = _numbers(rng.choice(ends)) if ends else start
         return [each.world for each in found if each is not None]
@@ -119,12 +136,12 @@ class Borders:
         return run
 
     def _last(
-        self, make: Callable[..., Attempt], start: Mapping[str, Value], name: str, way: int
+        self, make: Callable[..., Attempt], start: Mapping[str, Value], name: str, way: int, bits: bool
     ) -> Attempt | None:
         if self.endless[name, way] >= ENDLESS:
             return None
         try:
-            return last(self._run(make, start, name), start[name], way)
+            return last(self._run(make, start, name), start[name], way, bits)
         except Endless:
             self.endless[name, way] += 1
             return None
@@ -168,6 +185,11 @@ def _moves(attempt: Attempt, name: str) -> bool:
         attempt.invents(step.head) for step in steps if step.kind == "relation"
     )
     return asked and not known
+
+
+def _is_constant(attempt: Attempt, name: str) -> bool:
+    """Whether a number is the bits of a constant."""
+    return any((step.head, position) in BITS for step, position in attempt.case.uses.get(name, ()))
 
 
 def _jumps(attempt: Attempt) -> list[tuple[str, int]]:

@@ -9,7 +9,7 @@ REAL-ONLY: equal over the reals. Regrouped arithmetic in fp16 and bf16 is REAL-O
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,10 @@ from .denote import Evaluator
 from .domains import Array, Tokens
 from .made import made, rounded_to
 from .near import told
-from .reals import KNOWN, REAL_STYLES, SAME_NUMBER, UNDEFINED, UNKNOWN, Reals
+from .nonfinite import alike, has_nonfinite
+from .reals import KNOWN, REAL_STYLES, SAME_NUMBER, Reals
 from .term import Term, Value, show, walk
-from .verdict import CLASSES
+from .verdict import CLASSES, readable
 from .world import World
 
 SLACK = 8
@@ -204,13 +205,17 @@ def _outcome(
         chosen = table[min(sample, table.shape[0] - 1)]
         chosen = np.asarray(chosen, object)
         if chosen.size > 27:
-            text = f"{number(chosen.ravel()[0])}, … ({chosen.size} values)"
+            text = f"{readable(chosen.ravel()[0])}, … ({chosen.size} values)"
         else:
             text = (
-                str(np.vectorize(number, otypes=[object])(chosen.squeeze()).tolist()) if chosen.size else "[]"
+                str(np.vectorize(readable, otypes=[object])(chosen.squeeze()).tolist())
+                if chosen.size
+                else "[]"
             )
         values.append((f"value of {name}", text.replace("'", "")))
-    return Outcome(klass, frozenset([method]), why, number(found.left), number(found.right), tuple(values))
+    return Outcome(
+        klass, frozenset([method]), why, readable(found.left), readable(found.right), tuple(values)
+    )
 
 
 def _spelled(world: World, term: Term) -> frozenset[Term]:
@@ -218,22 +223,6 @@ def _spelled(world: World, term: Term) -> frozenset[Term]:
         return world.facts.free(term)
     except IllFormed:
         return frozenset()
-
-
-def number(value: Any) -> str:
-    """A number as one reads it; a float with the digits that tell it from its neighbours."""
-    if isinstance(value, complex | np.complexfloating):
-        value = value.real
-    if isinstance(value, bool | np.bool_ | str) or value is UNKNOWN or value is UNDEFINED:
-        return str(value)
-    if isinstance(value, int | np.integer):
-        text = str(int(value))
-        return text if len(text) < 40 else f"{text[:12]}… ({len(text)} digits)"
-    if isinstance(value, np.floating) or hasattr(value, "dtype"):
-        if (float(value) != 0 and abs(float(value)) < 1e-30) or abs(float(value)) > 1e30:
-            return f"{float(value):.9g}"
-        return str(value)
-    return str(value)
 
 
 # ---- bit for bit ----------------------------------------------------------------------------------------------------
@@ -308,8 +297,8 @@ def _numeric(world: World, a: Term, b: Term) -> Outcome | None:
     found = _hold(world, domain, a, b, close)
     if found is None:
         return None
-    shown = _Difference(found.left, found.right, found.at, bits, found.axes)
-    return _outcome(world, a, b, "", "sampled", "the results differ over the reals", shown)
+    why = "the results differ over the reals"
+    return _outcome(world, a, b, "", "sampled", why, replace(found, domain=bits))
 
 
 # ---- error bounds ---------------------------------------------------------------------------------------------------
@@ -341,6 +330,13 @@ def _bounded(world: World, a: Term, b: Term) -> Outcome | None:
             if found is not None:
                 why = "the error is more than a few roundings of the old side"
                 return _outcome(world, a, b, "", "bound", why, found)
+    if has_nonfinite(world, a, b):
+        bits = Bits(world.seed, "ordinary", 24)
+        found = _hold(world, Bounds(bits), a, b, alike(world, bits, a, b))
+        if found is not None:
+            shown = replace(found, domain=bits)
+            why = "a constant that is no number makes another value of it"
+            return _outcome(world, a, b, "", "bound", why, shown)
     if extreme_constant(world, a, b, infinite=False):
         return None
     if any(_overflows(world, each) for each in (a, b)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .context import IllFormed
@@ -16,28 +16,32 @@ from .term import Value
 if TYPE_CHECKING:
     from .world import World
 
+GUARDS = ("primitive", "predicate")
+"""Kinds of steps that may exclude a value."""
+
 FOLLOW = ("cut", "fit", "limit", "unit")
 """Values that are cheap, and that guards are about."""
 
 
 def room(
-    world: World, env: dict[str, Value], pending: Iterable[Step], close: Step | None = None
+    world: World, env: dict[str, Value], guards: Sequence[Step], close: Step | None = None
 ) -> float | None:
     """By how much a number may be another at one guard, ``close``, for some values; None where some guard is false of them. What
     they decide is added to ``env``."""
     found = math.inf
-    steps = [step for step in pending if step.kind in ("primitive", "predicate")]
+    known = env.keys()
     moved = True
     try:
         while moved:
             moved = False
-            for step in list(steps):
+            rest = []
+            for step in guards:
                 if step.kind == "predicate" and _follows(world, step, env):
                     moved = True
-                if not env.keys() >= step.needs:
+                if not known >= step.needs:
+                    rest.append(step)
                     continue
-                args = tuple(arg.value if isinstance(arg, Lit) else env[arg.name] for arg in step.args)
-                steps.remove(step)
+                args = tuple([arg.value if isinstance(arg, Lit) else env[arg.name] for arg in step.args])
                 moved = True
                 if step.kind == "predicate":
                     if (args[0] in VALUES or args[0] in PLAIN) and not holds(world, args):
@@ -47,6 +51,7 @@ def room(
                 elif step is close:
                     low, high = map(int, args)
                     found = abs(low - high)
+            guards = rest
     except (Fails, IllFormed):
         return None
     return found

@@ -11,13 +11,14 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from .bindings import Bindings
 from .choose import rows_for, satisfying
 from .context import IllFormed, Leaf, Reject
 from .denote import filled_axes
 from .generate import GENERATORS, built
-from .guards import room
+from .guards import GUARDS, room
 from .machines import SCARCE, less, limits_of, machines_for
 from .order import next_of
 from .parse import Lit, Schema, Var
@@ -98,7 +99,7 @@ class Attempt(Scope, Bindings):
     def run(self) -> World:
         """The instance. Raises Reject."""
         try:
-            self.types = Types(self.schema, self.case, self.rng, self.number)
+            self.types = self._types()
             self.env.update(self.types.strings())
             self._solve()
             for a, b in self.later:
@@ -113,6 +114,16 @@ class Attempt(Scope, Bindings):
         except (NoTypes, Fails, IllFormed):
             raise Reject from None
         return self.world
+
+    def _types(self) -> Types:
+        """Operators and dtypes. Instances that differ in numbers alone have the same, and follow one another. Raises NoTypes."""
+        known: tuple[str, Types, Any] | None = self.case.memo.get("types")
+        if known is not None and known[0] == self.world.seed:
+            self.rng.setstate(known[2])
+            return known[1]
+        types = Types(self.schema, self.case, self.rng, self.number)
+        self.case.memo["types"] = (self.world.seed, types, self.rng.getstate())
+        return types
 
     # ---- the loop ----
 
@@ -141,12 +152,13 @@ class Attempt(Scope, Bindings):
     def _left(self, pending: list[tuple[Step, frozenset[str]]]) -> list[tuple[Step, frozenset[str]]]:
         """The steps that are not done with, each with the variables of which it waits for one."""
         rest = []
-        for step, waits in pending:
-            if waits and self.env.keys().isdisjoint(waits):
-                rest.append((step, waits))
+        known = self.env.keys()
+        for each in pending:
+            step, waits = each
+            if waits and known.isdisjoint(waits):
+                rest.append(each)
             elif not self._taken(step):
-                unknown = step.needs | ({step.out.name} if isinstance(step.out, Var) else frozenset())
-                rest.append((step, unknown - self.env.keys()))
+                rest.append((step, step.names - known))
         return rest
 
     def _tied(self) -> bool:
@@ -212,12 +224,13 @@ class Attempt(Scope, Bindings):
         if any(name in self.fixed for row in rows for name in row):
             return min(rows, key=self._distance)
         self.rng.shuffle(rows)
-        guards = [step for step in pending if step.kind == "primitive" and step.head in ORDERS]
-        close = self.rng.choice(guards) if guards and self.rng.random() < 0.5 else None
+        orders = [step for step in pending if step.kind == "primitive" and step.head in ORDERS]
+        close = self.rng.choice(orders) if orders and self.rng.random() < 0.5 else None
+        guards = [step for step in pending if step.kind in GUARDS]
         rooms = (
             (left, row)
             for row in rows
-            if (left := room(self.world, {**self.env, **row}, pending, close)) is not None
+            if (left := room(self.world, {**self.env, **row}, guards, close)) is not None
         )
         found = min(rooms, key=lambda each: each[0], default=None) if close else next(rooms, None)
         if found is None:
@@ -231,9 +244,10 @@ class Attempt(Scope, Bindings):
     def _guided(self, name: str, pending: list[Step]) -> Value:
         """A number or word that no guard excludes at once, if one is found soon."""
         borders = self.case.borders if self.number % 2 and self.case.sorts[name] == "i64" else ()
+        guards = [step for step in pending if step.kind in GUARDS]
         found = self._generated(name)
         for draw in range(DRAWS):
-            if room(self.world, {**self.env, name: found}, pending) is not None:
+            if room(self.world, {**self.env, name: found}, guards) is not None:
                 break
             if borders and draw % 3 == 2:  # the generators know only of small numbers
                 found = self.rng.choice(borders) + self.rng.choice((0, 0, 1, -1))
@@ -438,9 +452,11 @@ class Attempt(Scope, Bindings):
         return built(self, sort, 0)
 
     def _fits(self, step: Step, row: tuple[Value, ...]) -> bool:
-        return all(
-            not self.bound(arg) or self.get(arg) == value for arg, value in zip(step.args, row, strict=True)
-        )
+        env = self.env
+        for arg, value in zip(step.args, row, strict=True):
+            if (env.get(arg.name, value) if isinstance(arg, Var) else arg.value) != value:
+                return False
+        return True
 
     def _named(self, use: tuple[Step, int], name: Value) -> bool:
         """Whether a table has a row with this name there; what is no table has any."""

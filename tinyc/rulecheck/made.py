@@ -3,6 +3,7 @@ the constant was rounded from. Where roundings are admitted at all, it stands fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -65,9 +66,14 @@ class _Leaning(Reals):
     def const(self, dtype: str, bits: int) -> Array:
         found = super().const(dtype, bits)
         if dtype == "fp32" and bits in self.bits:
-            ends = (Fraction(from_bits(each, DType.FP32)) for each in (bits, bits + self.step))
-            found[0] = sum(ends) / 2
+            found[0] = (_exact(bits) + _exact(bits + self.step)) / 2
         return found
+
+
+def _exact(bits: int) -> Fraction:
+    """What bits stand for; those of an infinity for the number that would come after the largest."""
+    value = from_bits(bits, DType.FP32)
+    return Fraction(value) if math.isfinite(value) else 2 * _exact(bits - 1) - _exact(bits - 2)
 
 
 def _between(x: Any, one: Any, other: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tinyc.ir.dtypes import DType, to_bits
 
 from .context import BITS, INFINITY, PRIME, Reject
+from .parse import Lit
 from .steps import Step
 from .term import lit
 from .wanted import extent_wanted, place_wanted
@@ -24,9 +25,10 @@ def integer(attempt: Attempt, name: str, uses: Uses) -> int:
     for step, position in uses:
         found = _INTEGERS.get((step.head, position))
         if found is not None and step.kind in ("term", "fact"):
-            if found is _dtype_bits and _taken_apart(uses) and attempt.rng.random() < 0.25:
+            kind = attempt.rng.random() if found is _dtype_bits and _taken_apart(uses) else 1.0
+            if kind < 0.25:
                 return attempt.rng.randint(96, 158) << 23 | attempt.rng.getrandbits(23)
-            return found(attempt, step)
+            return found(attempt, step) ^ (attempt.rng.choice(_digits(uses)) if kind < 0.4 else 0)
     for step, position in uses:
         if step.kind == "primitive" and step.head == "%" and attempt.bound(step.args[1 - position]):
             other = abs(attempt.get(step.args[1 - position])) or 1
@@ -43,6 +45,15 @@ def integer(attempt: Attempt, name: str, uses: Uses) -> int:
 def _taken_apart(uses: Uses) -> bool:
     """Whether a rule computes with digits of a constant: then it should have many, and be neither too large nor too small to multiply."""
     return any(step.kind == "primitive" and step.head == "&" for step, _ in uses)
+
+
+def _digits(uses: Uses) -> Sequence[int]:
+    """Digits of a number at which the masks begin and end that a rule lays over it, and the next beyond: where a mask has one too many or
+    too few."""
+    args = [arg for step, _ in uses if step.head == "&" for arg in step.args if isinstance(arg, Lit)]
+    masks = [arg.value for arg in args if isinstance(arg.value, int) and arg.value > 0]
+    ends = [(each & -each, 1 << each.bit_length() - 1) for each in masks]
+    return [0, *(digit for low, high in ends for digit in (low, low >> 1, high, high << 1))]
 
 
 def bits_for(attempt: Attempt, dtype: str) -> int:

@@ -39,12 +39,10 @@ def next_of(schema: Schema, case: Case, names: Sequence[str], bound: Mapping[str
     if "places" not in case.memo:
         case.memo["places"] = {name: _place(schema, case, name) for name in case.sorts}
     places: dict[str, Place] = case.memo["places"]
-
-    def rank(name: str) -> tuple[tuple[int, ...], bool, int]:
-        place = places[name]
-        return place.before, bound.keys() >= place.needs, place.after
-
-    return max(names, key=rank)
+    before = max(places[name].before for name in names)
+    first = [name for name in names if places[name].before == before]
+    known = bound.keys()
+    return max(first, key=lambda name: (known >= places[name].needs, places[name].after))
 
 
 def _place(schema: Schema, case: Case, name: str) -> Place:

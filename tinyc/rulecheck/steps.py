@@ -63,6 +63,18 @@ class Step:
         """The variables among its arguments."""
         return frozenset(arg.name for arg in self.args if isinstance(arg, Var))
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The variables that it is about."""
+        return self.needs | {self.out.name} if isinstance(self.out, Var) else self.needs
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kind, self.head, self.args, self.out))
+
+    def __hash__(self) -> int:
+        return self._hash
+
     def words(self) -> str:
         text = f"({' '.join([self.head, *map(str, self.args)])})"
         return text if self.out is None else f"(= {self.out} {text})"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
 
 CLASSES = ("EXACT", "REASSOC", "BOUNDED", "REAL-ONLY")
 """Floating-point classes, tightest first. A rule of class FACT makes nothing equal."""
@@ -104,3 +107,16 @@ def to_text(verdicts: Sequence[Verdict], all_rules: bool = False) -> str:
     symbolic = sum(each.symbolic for each in verdicts)
     shown.append(f"{len(verdicts)} rules: {len(verdicts) - bad} sound ({symbolic} symbolic), {bad} not")
     return "\n".join(shown)
+
+
+def readable(value: Any) -> str:
+    """A number as one reads it; a float with the digits that tell it from its neighbours."""
+    if isinstance(value, complex | np.complexfloating):
+        value = value.real
+    if isinstance(value, bool | np.bool_):
+        return str(value)
+    if isinstance(value, int | np.integer):
+        text = str(int(value))
+        return text if len(text) < 40 else f"{text[:12]}… ({len(text)} digits)"
+    extreme = hasattr(value, "dtype") and value != 0 and not 1e-30 <= abs(float(value)) <= 1e30
+    return f"{float(value):.9g}" if extreme else str(value)
