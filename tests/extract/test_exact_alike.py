@@ -14,10 +14,10 @@ from tinyc.extract.exact import solved
 from tinyc.extract.exact.canonical import canonical
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.hosts import Hosts
-from tinyc.extract.exact.mates import regular
 from tinyc.extract.exact.merged import MERGINGS
 from tinyc.extract.exact.parts import Part, parts
 from tinyc.extract.exact.proof import Effort
+from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.solved import ALIKE, Meter, Solved
 from tinyc.extract.greedy import rough
