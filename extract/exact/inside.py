@@ -22,6 +22,9 @@ from .tables import HOWS, Found, Once, Table, fewest, table_of, ways_of
 INSIDE = Item("Read", "inside", ("inside", ()), ())
 """Stands for whatever computes a value of what is given within a kernel, instead of reading it."""
 
+DEAR, SUMS = 0.1, 2
+"""What a sum takes at least, of the time that the dearest takes, so that buffers past it are told apart; and so many sums at most."""
+
 Levels = tuple[int, ...]
 """Of the buffers of a cut: 0 where one is filled, or what is as good as it; else which of :attr:`Beneath.kinds`, from 1."""
 
@@ -44,7 +47,7 @@ class Beneath:
 
     Attributes:
         name: its buffer.
-        partial: buffers that are as good (``mates.py``), those of partial sums, and those of what the sums are computed from, if
+        partial: buffers that are as good (``../mates.py``), those of partial sums, and those of what the sums are computed from, if
             it is looked at; without what is empty.
         kinds: how later parts may do without it.
         once: where ``partial`` is read from some place on, for each kind of kernel, and place, at the kernel's output axes or
@@ -133,8 +136,9 @@ def beneath(
     made, light = frozenset(_keys(problem, values, (name,))), len(partial)
     if further:
         more, sources = _sources(problem, made, frozenset(origins(problem, given)), frozenset(buffers))
-        fresh = tuple(sorted(sources - own.union(*partial)))
-        partial += (fresh,) if fresh else ()
+        for names in sources:
+            fresh = tuple(sorted(names - own.union(*partial)))
+            partial += (fresh,) if fresh else ()
         keys = sorted({*keys, *more}, key=problem.bit.__getitem__)
     here_, frame = frozenset(buffers), frame_of(problem, keys, made, (own, *partial))
     before = [_before(problem, values, given, groups, barred) for barred in ({}, same if further else {})]
@@ -217,26 +221,55 @@ def _before(
 
 def _sources(
     problem: Problem, made: Iterable[Key], given: Collection[str], buffers: Collection[str]
-) -> tuple[list[Key], set[str]]:
+) -> tuple[list[Key], list[set[str]]]:
     """What the values ``made`` are computed from, down to the operands of the first sums on the way, and those of ``buffers`` that it
-    may be read from. Nothing of ``given``, by what it is, nor what that is computed from."""
+    may be read from, as :func:`_apart` has them. Nothing of ``given``, by what it is, nor what that is computed from."""
     sums = dict.fromkeys(made, 0)  # of each value, on the way to it
     layers: tuple[list[Key], list[Key]] = [*sums], []
-    names: set[str] = set()
     for count, layer in enumerate(layers):
         while layer:
             key = layer.pop()
             if sums[key] < count or problem.view.origin(key[0]) in given:
                 continue
             for option in problem.options[key]:
-                if option.item.head == "Read":
-                    names.add(str(option.item.payload[0]))
                 below = count + (option.item.head in REDUCING)
                 for child in option.children:
                     if below < sums.get(child, len(layers)):
                         sums[child] = below
                         layers[below].append(child)
-    return [key for key in sums if problem.view.origin(key[0]) not in given], names & set(buffers)
+    keys = [key for key in sums if problem.view.origin(key[0]) not in given]
+    return keys, _apart(problem, keys, [key for key in keys if not sums[key]], buffers)
+
+
+def _apart(
+    problem: Problem, keys: Iterable[Key], before: Iterable[Key], buffers: Collection[str]
+) -> list[set[str]]:
+    """Those of ``buffers`` from which values may be read, told apart by which of the dear sums among ``before``, before any other sum,
+    are done there: those where most is come first. Where a kernel reads none of these, it computes such a sum; in one set with
+    buffers past it, what a LayerNorm is of would count as no more than adding a bias."""
+    origin = problem.view.origin
+    before = sorted(before, key=problem.bit.__getitem__)  # operands first
+    seconds: dict[str, float] = {}
+    for key in before:
+        sums = [option.own for option in problem.options[key] if option.item.head in REDUCING]
+        if sums and outside(problem.view.free[key[0]]):
+            seconds[origin(key[0])] = min(*sums, seconds.get(origin(key[0]), float("inf")))
+    dearest = sorted(seconds, key=lambda each: -seconds[each])[:SUMS]
+    dear = frozenset(each for each in dearest if seconds[each] >= DEAR * seconds[dearest[0]])
+    done: dict[str, frozenset[str]] = {}
+    for key in before:
+        ways = (option for option in problem.options[key] if option.item.head not in REDUCING)
+        below = (done.get(origin(child[0]), frozenset()) for option in ways for child in option.children)
+        own = dear & {origin(key[0])}
+        done[origin(key[0])] = done.get(origin(key[0]), own).union(*below)
+    found: dict[frozenset[str], set[str]] = {}
+    for key in keys:
+        for option in problem.options[key]:
+            name = str(option.item.payload[0]) if option.item.head == "Read" else ""
+            if name in buffers:
+                found.setdefault(done.get(origin(key[0]), frozenset()), set()).add(name)
+    order = sorted(found, key=lambda each: -sum(seconds[name] for name in each))
+    return [found[each] for each in order]
 
 
 def combined(counts: Sequence[int]) -> list[Levels]:

@@ -313,6 +313,37 @@ def test_what_the_part_is_given_is_lacking_at_levels_of_its_own(divided: tuple[P
     assert more
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_buffers_past_a_dear_sum_are_told_apart(beside: bool) -> None:
+    """Norms last: what the product is added to has sums beneath it as well, but cheap ones. Two products beside each other: to have
+    one is not to have both."""
+
+    def function(x: Any, *weights: Any) -> Any:
+        rest = iter(weights)
+        for _ in range(2):
+            x = x - x.sum(axis=1, keepdims=True) * 0.5
+            x = x * ((x * x).sum(axis=1, keepdims=True) + 1.0).rsqrt()
+            more = x @ next(rest) if beside else x
+            x = more + (x @ next(rest)).relu() @ next(rest)
+        return x
+
+    shapes = ((32, 64), *[*[(64, 64)] * beside, (64, 256), (256, 64)] * 2)
+    program = tinyc.trace(function, *(tinyc.spec("fp32", shape) for shape in shapes))
+    problem, start = chosen_from(program, "sm80")
+    division, _ = parts(problem, cuts(problem, regular(problem, start)), True, True)
+    found = [each for each in groups(division) if len(each.partial) > each.light + 1]
+    assert found
+    for each in found:
+        ops = [
+            min(
+                way.work.ops + way.work.flops + way.work.vector_flops
+                for way in each.once[read, "loops", True]
+            )
+            for read in range(each.light, len(each.partial))
+        ]
+        assert ops == sorted(ops) and ops[-1] > 10 * ops[0]
+
+
 def had(problem: Problem, key: Key, barred: set[str], known: dict[Key, bool], top: bool = True) -> bool:
     """Whether a kernel can have a value that reads nothing of ``barred``. ``top``: and does not read this one."""
     if top or key not in known:
