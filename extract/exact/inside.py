@@ -244,32 +244,42 @@ def _sources(
 def _apart(
     problem: Problem, keys: Iterable[Key], before: Iterable[Key], buffers: Collection[str]
 ) -> list[set[str]]:
-    """Those of ``buffers`` from which values may be read, told apart by which of the dear sums among ``before``, before any other sum,
-    are done there: those where most is come first. Where a kernel reads none of these, it computes such a sum; in one set with
-    buffers past it, what a LayerNorm is of would count as no more than adding a bias."""
+    """Those of ``buffers`` that ``keys`` may be read from. Where not all that ``before`` any sum may be read has the same dear sums
+    done, they are told apart by these, those in which most is done first: where a kernel reads none of such a set, it computes a
+    sum. In one set, to read what a LayerNorm is of would count as no more than adding a bias."""
     origin = problem.view.origin
-    before = sorted(before, key=problem.bit.__getitem__)  # operands first
-    seconds: dict[str, float] = {}
-    for key in before:
-        sums = [option.own for option in problem.options[key] if option.item.head in REDUCING]
-        if sums and outside(problem.view.free[key[0]]):
-            seconds[origin(key[0])] = min(*sums, seconds.get(origin(key[0]), float("inf")))
-    dearest = sorted(seconds, key=lambda each: -seconds[each])[:SUMS]
-    dear = frozenset(each for each in dearest if seconds[each] >= DEAR * seconds[dearest[0]])
-    done: dict[str, frozenset[str]] = {}
-    for key in before:
+    dear = _dear(problem, before)
+    done: dict[str, frozenset[str]] = {}  # before any other sum
+    for key in sorted(before, key=problem.bit.__getitem__):  # operands first
         ways = (option for option in problem.options[key] if option.item.head not in REDUCING)
         below = (done.get(origin(child[0]), frozenset()) for option in ways for child in option.children)
-        own = dear & {origin(key[0])}
+        own = frozenset({origin(key[0])} & dear.keys())
         done[origin(key[0])] = done.get(origin(key[0]), own).union(*below)
     found: dict[frozenset[str], set[str]] = {}
+    told = set[frozenset[str]]()
     for key in keys:
-        for option in problem.options[key]:
-            name = str(option.item.payload[0]) if option.item.head == "Read" else ""
-            if name in buffers:
-                found.setdefault(done.get(origin(key[0]), frozenset()), set()).add(name)
-    order = sorted(found, key=lambda each: -sum(seconds[name] for name in each))
-    return [found[each] for each in order]
+        reads = (str(each.item.payload[0]) for each in problem.options[key] if each.item.head == "Read")
+        names, name = set(reads).intersection(buffers), origin(key[0])
+        if names:
+            found.setdefault(done.get(name, frozenset()), set()).update(names)
+        if names and name in done:
+            told.add(done[name])
+    if len(told) < 2:
+        return [set[str]().union(*found.values())]
+    return [found[each] for each in sorted(found, key=lambda each: -sum(map(dear.__getitem__, each)))]
+
+
+def _dear(problem: Problem, keys: Iterable[Key]) -> dict[str, float]:
+    """Of the sums among ``keys``, by what they are, the dearest that take about as long, with what each takes."""
+    seconds: dict[str, float] = {}
+    for key in keys:
+        sums = [option.own for option in problem.options[key] if option.item.head in REDUCING]
+        if sums and outside(problem.view.free[key[0]]):
+            name = problem.view.origin(key[0])
+            seconds[name] = min(*sums, seconds.get(name, float("inf")))
+    least = DEAR * max(seconds.values(), default=0.0)
+    dearest = sorted((name for name in seconds if seconds[name] >= least), key=lambda name: -seconds[name])
+    return {name: seconds[name] for name in dearest[:SUMS]}
 
 
 def combined(counts: Sequence[int]) -> list[Levels]:
