@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from .choice import Choice, Kernel, evaluations
-from .exact.mates import at_ends, mates
+from .mates import at_ends, mates
 from .problem import Problem
 from .relaxation import TIE, Pass
 from .view import Item, View, axis_extent

@@ -48,7 +48,7 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
         done = tuple(each.once.items()), tuple(each.lacking.items())
         rows.append((buffers[name], each.kinds, done, places, each.walks))
     for each in part.groups.values():
-        row = [buffers.setdefault(each.name, len(buffers))]
+        row = [buffers.setdefault(each.name, len(buffers)), each.kinds, each.light]
         for names in each.partial:  # sets: the order of names is that of their text
             known = sorted(names, key=lambda name: buffers.get(name, len(buffers)))
             row.append(tuple([buffers.setdefault(name, len(buffers)) for name in known]))

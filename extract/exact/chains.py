@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..choice import COPYING, Kernel, Key
 from ..cost.model import Work
+from ..mates import ELEMENTWISE, squeezed
 from ..pricing import priced
 from ..problem import Option, Problem
 from ..view import Item
-from .mates import ELEMENTWISE, squeezed
 
 PLACES = 8
 """Of a chain at most, where it is tried to store it."""

@@ -27,9 +27,9 @@ from .cuts import Cut, cuts, joined
 from .hosts import Hosts
 from .ilp import TOLERANCE
 from .inside import Levels
-from .mates import regular
 from .parts import parts, sizes
 from .proof import Effort, Proof, unproven
+from .regular import regular
 from .relaxed import relaxed
 from .rounded import Picked, rounded
 from .solved import ALIKE, Answer, Meter, Solved, answered, made_levels

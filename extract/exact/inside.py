@@ -22,6 +22,9 @@ from .tables import HOWS, Found, Once, Table, fewest, table_of, ways_of
 INSIDE = Item("Read", "inside", ("inside", ()), ())
 """Stands for whatever computes a value of what is given within a kernel, instead of reading it."""
 
+DEAR, SUMS = 0.1, 2
+"""What a sum takes at least, of the time that the dearest takes, so that buffers past it are told apart; and so many sums at most."""
+
 Levels = tuple[int, ...]
 """Of the buffers of a cut: 0 where one is filled, or what is as good as it; else which of :attr:`Beneath.kinds`, from 1."""
 
@@ -44,7 +47,7 @@ class Beneath:
 
     Attributes:
         name: its buffer.
-        partial: buffers that are as good (``mates.py``), those of partial sums, and those of what the sums are computed from, if
+        partial: buffers that are as good (``../mates.py``), those of partial sums, and those of what the sums are computed from, if
             it is looked at; without what is empty.
         kinds: how later parts may do without it.
         once: where ``partial`` is read from some place on, for each kind of kernel, and place, at the kernel's output axes or
@@ -133,8 +136,9 @@ def beneath(
     made, light = frozenset(_keys(problem, values, (name,))), len(partial)
     if further:
         more, sources = _sources(problem, made, frozenset(origins(problem, given)), frozenset(buffers))
-        fresh = tuple(sorted(sources - own.union(*partial)))
-        partial += (fresh,) if fresh else ()
+        for names in sources:
+            fresh = tuple(sorted(names - own.union(*partial)))
+            partial += (fresh,) if fresh else ()
         keys = sorted({*keys, *more}, key=problem.bit.__getitem__)
     here_, frame = frozenset(buffers), frame_of(problem, keys, made, (own, *partial))
     before = [_before(problem, values, given, groups, barred) for barred in ({}, same if further else {})]
@@ -217,26 +221,65 @@ def _before(
 
 def _sources(
     problem: Problem, made: Iterable[Key], given: Collection[str], buffers: Collection[str]
-) -> tuple[list[Key], set[str]]:
+) -> tuple[list[Key], list[set[str]]]:
     """What the values ``made`` are computed from, down to the operands of the first sums on the way, and those of ``buffers`` that it
-    may be read from. Nothing of ``given``, by what it is, nor what that is computed from."""
+    may be read from, as :func:`_apart` has them. Nothing of ``given``, by what it is, nor what that is computed from."""
     sums = dict.fromkeys(made, 0)  # of each value, on the way to it
     layers: tuple[list[Key], list[Key]] = [*sums], []
-    names: set[str] = set()
     for count, layer in enumerate(layers):
         while layer:
             key = layer.pop()
             if sums[key] < count or problem.view.origin(key[0]) in given:
                 continue
             for option in problem.options[key]:
-                if option.item.head == "Read":
-                    names.add(str(option.item.payload[0]))
                 below = count + (option.item.head in REDUCING)
                 for child in option.children:
                     if below < sums.get(child, len(layers)):
                         sums[child] = below
                         layers[below].append(child)
-    return [key for key in sums if problem.view.origin(key[0]) not in given], names & set(buffers)
+    keys = [key for key in sums if problem.view.origin(key[0]) not in given]
+    return keys, _apart(problem, keys, [key for key in keys if not sums[key]], buffers)
+
+
+def _apart(
+    problem: Problem, keys: Iterable[Key], before: Iterable[Key], buffers: Collection[str]
+) -> list[set[str]]:
+    """Those of ``buffers`` that ``keys`` may be read from. Where not all that ``before`` any sum may be read has the same dear sums
+    done, they are told apart by these, those in which most is done first: where a kernel reads none of such a set, it computes a
+    sum. In one set, to read what a LayerNorm is of would count as no more than adding a bias."""
+    origin = problem.view.origin
+    dear = _dear(problem, before)
+    done: dict[str, frozenset[str]] = {}  # before any other sum
+    for key in sorted(before, key=problem.bit.__getitem__):  # operands first
+        ways = (option for option in problem.options[key] if option.item.head not in REDUCING)
+        below = (done.get(origin(child[0]), frozenset()) for option in ways for child in option.children)
+        own = frozenset({origin(key[0])} & dear.keys())
+        done[origin(key[0])] = done.get(origin(key[0]), own).union(*below)
+    found: dict[frozenset[str], set[str]] = {}
+    told = set[frozenset[str]]()
+    for key in keys:
+        reads = (str(each.item.payload[0]) for each in problem.options[key] if each.item.head == "Read")
+        names, name = set(reads).intersection(buffers), origin(key[0])
+        if names:
+            found.setdefault(done.get(name, frozenset()), set()).update(names)
+        if names and name in done:
+            told.add(done[name])
+    if len(told) < 2:
+        return [set[str]().union(*found.values())]
+    return [found[each] for each in sorted(found, key=lambda each: -sum(map(dear.__getitem__, each)))]
+
+
+def _dear(problem: Problem, keys: Iterable[Key]) -> dict[str, float]:
+    """Of the sums among ``keys``, by what they are, the dearest that take about as long, with what each takes."""
+    seconds: dict[str, float] = {}
+    for key in keys:
+        sums = [option.own for option in problem.options[key] if option.item.head in REDUCING]
+        if sums and outside(problem.view.free[key[0]]):
+            name = problem.view.origin(key[0])
+            seconds[name] = min(*sums, seconds.get(name, float("inf")))
+    least = DEAR * max(seconds.values(), default=0.0)
+    dearest = sorted((name for name in seconds if seconds[name] >= least), key=lambda name: -seconds[name])
+    return {name: seconds[name] for name in dearest[:SUMS]}
 
 
 def combined(counts: Sequence[int]) -> list[Levels]:

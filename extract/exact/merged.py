@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ..choice import REDUCING, Key
+from ..mates import ELEMENTWISE, squeezed
 from ..problem import Option, Problem
 from .chains import plain_values
 from .inside import INSIDE
-from .mates import ELEMENTWISE, squeezed
 
 
 class Merging(NamedTuple):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from ..choice import REDUCING, How, Key
 from ..cost.model import Work
+from ..mates import group, mates
 from ..problem import Option, Problem
 from .cuts import Cut
 from .inside import (
@@ -25,7 +26,6 @@ from .inside import (
     holding_the_same,
     origins,
 )
-from .mates import group, mates
 from .tables import HOWS, Found, Table, of_fields
 
 
@@ -46,7 +46,7 @@ class Part:
         prices: what a buffer of ``given`` may be had for here where it is not filled.
         inside_bytes, inside_reads: what a kernel reads at least that computes one of these values.
         known: of ``given``, what a kernel does beside that computes its values, where that is known.
-        groups: the same of ``made``, with the buffers that are as good as each (``mates.py``).
+        groups: the same of ``made``, with the buffers that are as good as each (``../mates.py``).
         rooted: of ``buffers`` those that cannot be filled without a value of each that is given, wherever the parts before are
             chained so.
     """

@@ -204,7 +204,7 @@ def _solved(
     first = max(meter.merging.get(len(part.buffers), 0), int(any(meter.merging.values()))) if merges else 0
     last = len(ways) - 1
     if lone:
-        tries = [last] if first else sorted({0, last})
+        tries = sorted({first, last})
     else:
         tries = list(range(first, len(ways)))
     for tried in tries:

@@ -14,10 +14,10 @@ from tinyc.extract.exact import solved
 from tinyc.extract.exact.canonical import canonical
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.hosts import Hosts
-from tinyc.extract.exact.mates import regular
 from tinyc.extract.exact.merged import MERGINGS
 from tinyc.extract.exact.parts import Part, parts
 from tinyc.extract.exact.proof import Effort
+from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.solved import ALIKE, Meter, Solved
 from tinyc.extract.greedy import rough
@@ -85,3 +85,24 @@ def test_a_part_like_no_other_goes_on_to_what_is_sure_to_end(
     answer = solved._solved(Hosts(problem), part, keys, buffers, meter, True, True, lone)
     assert answer is not None and answer.merged
     assert tried == [1.0] * (1 if lone else len(MERGINGS)) + [float("inf")]
+
+
+def test_a_part_like_no_other_is_merged_as_the_others_are(
+    monkeypatch: pytest.MonkeyPatch, division: tuple[Problem, list[Part]]
+) -> None:
+    problem, found = division
+    part = found[1]
+    _, keys, buffers = canonical(problem, part)
+    tried: list[int] = []
+    weighed = solved._weighed
+
+    def noted(scope: Scope, meter: Meter, whole: float) -> Any:
+        tried.append(len(scope.buffers))
+        return weighed(scope, meter, whole)
+
+    monkeypatch.setattr(solved, "_weighed", noted)
+    meter = Meter(Effort(600.0, 100_000))
+    meter.merging[len(part.buffers)] = 1
+    answer = solved._solved(Hosts(problem), part, keys, buffers, meter, True, True, True)
+    assert answer is not None and answer.merged
+    assert tried == [len(Scope(problem, part, True, None, MERGINGS[0]).buffers)]

@@ -18,8 +18,8 @@ from tinyc.extract.exact.cuts import Cut, cuts
 from tinyc.extract.exact.exact import assembled
 from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.inside import INSIDE, Beneath, Kind, Levels, combined, holding_the_same
-from tinyc.extract.exact.mates import regular
 from tinyc.extract.exact.parts import Part, parts
+from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.rounded import Picked, rounded
 from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.solved import Answer, Meter, Solved, answered
@@ -311,6 +311,37 @@ def test_what_the_part_is_given_is_lacking_at_levels_of_its_own(divided: tuple[P
                 ]
                 more += ops[0] < ops[1]
     assert more
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_buffers_past_a_dear_sum_are_told_apart(beside: bool) -> None:
+    """Norms last: what the product is added to has sums beneath it as well, but cheap ones. Two products beside each other: to have
+    one is not to have both."""
+
+    def function(x: Any, *weights: Any) -> Any:
+        rest = iter(weights)
+        for _ in range(2):
+            x = x - x.sum(axis=1, keepdims=True) * 0.5
+            x = x * ((x * x).sum(axis=1, keepdims=True) + 1.0).rsqrt()
+            more = x @ next(rest) if beside else x
+            x = more + (x @ next(rest)).relu() @ next(rest)
+        return x
+
+    shapes = ((32, 64), *[*[(64, 64)] * beside, (64, 256), (256, 64)] * 2)
+    program = tinyc.trace(function, *(tinyc.spec("fp32", shape) for shape in shapes))
+    problem, start = chosen_from(program, "sm80")
+    division, _ = parts(problem, cuts(problem, regular(problem, start)), True, True)
+    found = [each for each in groups(division) if len(each.partial) > each.light + 1]
+    assert found
+    for each in found:
+        ops = [
+            min(
+                way.work.ops + way.work.flops + way.work.vector_flops
+                for way in each.once[read, "loops", True]
+            )
+            for read in range(each.light, len(each.partial))
+        ]
+        assert ops == sorted(ops) and ops[-1] > 10 * ops[0]
 
 
 def had(problem: Problem, key: Key, barred: set[str], known: dict[Key, bool], top: bool = True) -> bool:

@@ -19,10 +19,11 @@ from tinyc.extract.exact.covers import Cover, fewer
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.exact import exact
 from tinyc.extract.exact.hosts import Hosts
-from tinyc.extract.exact.mates import group, mates, regular
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.proof import Effort
+from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.solved import Meter, answered
+from tinyc.extract.mates import group, mates
 from tinyc.extract.problem import Problem
 from tinyc.ir.tiny import Program
 

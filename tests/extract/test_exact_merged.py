@@ -18,10 +18,10 @@ from tinyc.extract.exact import solved
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.exact import exact
 from tinyc.extract.exact.hosts import Hosts
-from tinyc.extract.exact.mates import regular
 from tinyc.extract.exact.merged import MERGINGS, Merged, Merging, merged
 from tinyc.extract.exact.parts import parts, whole
 from tinyc.extract.exact.proof import Effort
+from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.solved import Meter, answered
 from tinyc.extract.greedy import rough
@@ -282,6 +282,43 @@ def mixed(seed: int) -> Program:
 @pytest.mark.parametrize("seeds", [range(500, 503), pytest.param(range(503, 530), marks=pytest.mark.slow)])
 def test_the_bounds_of_two_streams_hold(seeds: Sequence[int], target: str) -> None:
     known = [hold(mixed(seed), target) for seed in seeds]
+    assert sum(known) > len(known) / 2
+
+
+def summed(seed: int) -> Program:
+    """Layers whose ends are sums of several things: norms last, where what is added to the product is normalised, and two products
+    beside each other."""
+    rng = random.Random(seed)
+    rows, width, inner = rng.choice((8, 16, 32, 64)), rng.choice((16, 32, 64)), rng.choice((32, 64, 128))
+    dtype = rng.choice(("fp16", "fp32"))
+    kinds = rng.choices(("norm last", "beside", "norm first"), k=2)
+
+    def norm(x: Any) -> Any:
+        centred = x - x.sum(axis=1, keepdims=True) * 0.5
+        return centred * ((centred * centred).sum(axis=1, keepdims=True) + 1.0).rsqrt()
+
+    def function(x: Any, *weights: Any) -> Any:
+        rest = iter(weights)
+        for kind in kinds:
+            if kind == "norm last":
+                x = norm(x)
+                x = x + (x @ next(rest)).relu() @ next(rest)
+            elif kind == "beside":
+                x = x + x @ next(rest) + (x @ next(rest)).relu() @ next(rest)
+            else:
+                x = x + (norm(x) @ next(rest)).relu() @ next(rest)
+        return x
+
+    shapes = [(rows, width)]
+    for kind in kinds:
+        shapes += [(width, width)] * (kind == "beside") + [(width, inner), (inner, width)]
+    return tinyc.trace(function, *(tinyc.spec(dtype, shape) for shape in shapes))
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm80", "sm90"])
+@pytest.mark.parametrize("seeds", [(0, 2, 3, 4), pytest.param(range(5, 30), marks=pytest.mark.slow)])
+def test_the_bounds_of_sums_of_several_things_hold(seeds: Sequence[int], target: str) -> None:
+    known = [hold(summed(seed), target) for seed in seeds]
     assert sum(known) > len(known) / 2
 
 

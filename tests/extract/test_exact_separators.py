@@ -10,8 +10,8 @@ from kernel_examples import chosen_from
 import tinyc
 from tinyc.bench.programs import transformer
 from tinyc.extract.exact.cuts import FEW, Cut, cuts, joined
-from tinyc.extract.exact.mates import regular
 from tinyc.extract.exact.parts import parts, sizes
+from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.separators import separators
 from tinyc.extract.greedy import rough
 from tinyc.extract.problem import Problem

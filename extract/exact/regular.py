@@ -1,0 +1,54 @@
+"""A choice by which a long program is cut into parts: one with layers that read alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..choice import Choice
+from ..mates import at_ends, last, mates
+from ..pricing import priced
+from ..problem import Problem
+from ..relaxation import Pass
+from .separators import separators
+
+SEPARATED = 1.1
+"""What a choice costs at most, as often as another, with which a program is cut in more places instead."""
+
+
+def regular(problem: Problem, choice: Choice) -> Choice:
+    """Like ``choice``, but with layers that read alike: the last of a chain of mates is stored where another one is. Or the
+    greedy choice with no rows of a product kept, which it keeps here and there, if that costs less so. With what separates the
+    layers stored (``separators.py``), if that costs hardly more."""
+    mate = mates(problem)
+    guides = [lasts(problem, mate, _filled(choice)) or choice]
+    plain = problem.without_rows()
+    filled = Pass(plain).filled() if problem.rows else None
+    other = None if filled is None else lasts(plain, mate, filled)
+    if other is not None:
+        again = [priced(problem, kernel.buffer, kernel.way, kernel.items) for kernel in other.kernels]
+        found = tuple(kernel for kernel in again if kernel is not None)
+        if len(found) == len(again):
+            guides.append(Choice(found, sum(kernel.seconds for kernel in found)))
+    best = min(guides, key=lambda guide: guide.seconds)
+    apart = Pass(problem, _filled(best) | _between_layers(problem, mate)).solve()
+    return best if apart is None or apart.seconds > SEPARATED * best.seconds else apart
+
+
+def _between_layers(problem: Problem, mate: Mapping[str, str]) -> frozenset[str]:
+    """Buffers of what separates layers, the last of their mates."""
+    view, between = problem.view, frozenset(separators(problem))
+    return frozenset(
+        name
+        for name, buffer in view.buffers.items()
+        if buffer.arg is None and not between.isdisjoint(view.origin(way.root) for way in buffer.ways)
+        if last(mate, name) == name
+    )
+
+
+def lasts(problem: Problem, mate: Mapping[str, str], filled: frozenset[str]) -> Choice | None:
+    """What a pass finds for which the buffers ``filled`` are free, but the last of a chain of mates where another one is."""
+    return Pass(problem, at_ends(mate, filled), filled - at_ends(mate, filled)).solve()
+
+
+def _filled(choice: Choice) -> frozenset[str]:
+    return frozenset(kernel.buffer.cls for kernel in choice.kernels)
