@@ -67,6 +67,7 @@ TRITON = {
     "attention 64, 128x64, 32 rows": 606,
     "attention 128, 64x64, 16 rows": 654,
     "attention 128, 128x64, 16 rows": 481,
+    "attention 128, 128x32, 32 rows": 555,
     "attention 256, 32x64, 16 rows": 869,
     "attention 256, 64x64, 16 rows": 923,
 }
