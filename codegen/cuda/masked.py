@@ -104,9 +104,10 @@ class _Rows:
 def _rows(found: Attention, index: Affine) -> _Rows | None:
     """None where no block has rows that ``index`` counts. Heads that share keys are axes of m outside of the one that it knows:
     then a block may begin in one head and end in the next."""
-    rows, last = found.tile[0], found.m.axes[-1]
-    if len(found.m.axes) == 1 or index.axes() & found.m.names != {last.name}:
+    rows = found.tile[0]
+    if len(found.m.axes) <= 1 or index.axes() & found.m.names != {found.m.axes[-1].name}:
         return _Rows(found.m, "m0", (found.tiles[0] - 1) * rows)
+    last = found.m.axes[-1]
     if last.size < rows:
         return None
     first = f"m0 % {last.size}"

@@ -254,6 +254,27 @@ def test_heads_that_share_keys_leave_tiles_out(m: int) -> None:
     assert counters.tensor_operations == walked * 2 * 2 * 64**3
 
 
+def test_one_query_leaves_masked_keys_out() -> None:
+    """It has no axis of rows."""
+    n, seen = 130, 60
+    b = StreamBuild(m=1, d=64)
+    q, k, v = (
+        b.cast(b.read(b.input(name, F16, size, 64), *index), F32)
+        for name, size, index in (("Q", 1, "mp"), ("K", n, "np"), ("V", n, "nd"))
+    )
+    score = b.reduce("SUM", b.binary("MUL", q, k), p=64)
+    score = b.select(b.within(axis("n"), 0, seen), score, b.const(float("-inf")))
+    total, mixed = b.stream(score, b.const(1.0), n=n), b.stream(score, v, n=n)
+    region = b.done(b.cast(b.binary("FDIV", mixed, total), F16))
+    arrays = {name: (array / 4).astype(np.float16) for name, array in data(region, 7).items()}
+    got, counters = run(region, arrays)
+    want, size = expected(
+        {name: array[None] for name, array in arrays.items()}, np.arange(n)[None, None] < seen
+    )
+    within(got, want[0], size[0], F16, F16, 64)
+    assert counters.tensor_operations == 2 * 2 * 64**3  # one tile of 64 x 64, of three
+
+
 def test_scores_that_are_no_numbers_reach_the_result() -> None:
     region = attention(20, 70, 32, k=32, dtype=F16, out=F16)
     arrays = data(region)

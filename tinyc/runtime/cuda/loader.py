@@ -134,6 +134,8 @@ class Device:
 
     def collect(self) -> None:
         """Waits until all work is done, and frees what was given back. Raises DriverError."""
+        if self._context is None:
+            return  # nothing was ever begun
         with self._lock, self.current() as driver:
             freed, self._freed = self._freed, {}
             driver("cuCtxSynchronize")
