@@ -30,6 +30,17 @@ def program(size=5):
 
 def pid():
     return saturation._shared_worker()._process.pid
+
+def say_when_it_works(seconds):
+    # the worker's number, once it has been there for so long: a busy machine may take its time to start it
+    before = time.monotonic()
+    while time.monotonic() < before + 50:
+        process = getattr(saturation._shared_worker(), "_process", None)
+        if process is not None:
+            time.sleep(seconds)
+            print(process.pid, flush=True)
+            return
+        time.sleep(0.05)
 """
 
 EXPLODE = """
@@ -95,7 +106,7 @@ def test_the_worker_ends_when_its_process_is_killed_amid_a_long_saturation(tmp_p
     rules = tmp_path / "explode.egg"
     rules.write_text(EXPLODE)
     body = """
-    threading.Thread(target=lambda: (time.sleep(2), print(pid(), flush=True)), daemon=True).start()
+    threading.Thread(target=say_when_it_works, args=(2,), daemon=True).start()
     add = lambda *xs: sum(xs[1:], xs[0])
     long = tinyc.trace(add, *[tinyc.spec("fp32", (7,))] * 40)
     tinyc.optimize_and_compile(long, rules=[sys.argv[1]], budget=tinyc.Budget(seconds=60, enodes=10**9))

@@ -74,6 +74,12 @@ def compact(x: Array, dtype: np.dtype[Any]) -> Array:
     return x if x.dtype == dtype else elementwise(lambda core: core.astype(dtype), [x])
 
 
+def _transcendental(apply: Callable[..., Any]) -> Callable[..., Array]:
+    """``apply`` computed in float64 and rounded to the operands' dtype: nearly always the number that is nearest. numpy's own
+    functions of fp32 are off by up to four units in the last place, on some machines and not on others."""
+    return lambda *xs: np.asarray(apply(*(x.astype(np.float64) for x in xs))).astype(xs[0].dtype)
+
+
 def _power(x: Array, y: Array) -> Array:
     """x to the power of y. numpy treats one exponent for all of x by other rules (0.5 as a square root, which turns
     -0 and -inf into -0 and NaN); a value must not depend on how its operand came to have its shape. Nor on the machine: of a signaling
@@ -85,19 +91,19 @@ def _power(x: Array, y: Array) -> Array:
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "NEG": np.negative,
-    "EXP2": np.exp2,
-    "LOG2": np.log2,
+    "EXP2": _transcendental(np.exp2),
+    "LOG2": _transcendental(np.log2),
     "RELU": lambda x: np.maximum(x, x.dtype.type(0)),
     "SQRT": np.sqrt,
     "RSQRT": lambda x: x.dtype.type(1) / np.sqrt(x),
     "RECIP": lambda x: x.dtype.type(1) / x,
-    "SIN": np.sin,
+    "SIN": _transcendental(np.sin),
     ROUNDED: lambda x: round_tf32(x) if x.dtype == np.float32 else x,
     "ADD": np.add,
     "SUB": np.subtract,
     "MUL": np.multiply,
     "FDIV": np.divide,
-    "POW": _power,
+    "POW": _transcendental(_power),
     "MAX": np.maximum,
     "MIN": np.minimum,
     "CMPLT": np.less,

@@ -50,13 +50,13 @@ def specials(dtype: str) -> Array:
         return np.array([*numbers, math.nan], np.float64).astype(np.float32).astype(kind)
 
 
-STYLES = ("special", "ordinary", "close", "integers", "far", "nonfinite", "near", "wide")
+STYLES = ("special", "ordinary", "moderate", "close", "integers", "far", "nonfinite", "near", "wide")
 
 
 class Bits(Domain):
     """``style``: "special" draws from :func:`specials`, and any bits; "ordinary" between 2^-9 and 2^9 with some zeros
-    and equal values; "near" are ``numbers`` and their neighbours, beside special values; "close" all within a few per cent of one number, where differences cancel; "integers" small ones; "wide" as "ordinary", with any integers; "far" about the largest of fp16; "nonfinite" between 2^-3 and 2^3 with
-    one infinity or NaN in half of the samples."""
+    and equal values; "near" are ``numbers`` and their neighbours, beside special values; "close" all within a few per cent of one number, where differences cancel; "integers" small ones; "wide" as "ordinary", with any integers; "far" about the largest of fp16; "moderate" between 2^-3 and 2^3,
+    "nonfinite" as these with one infinity or NaN in half of the samples."""
 
     def __init__(self, seed: str, style: str, samples: int, numbers: tuple[float, ...] = ()) -> None:
         self.seed, self.style, self.samples, self.numbers = seed, style, samples, numbers
@@ -109,7 +109,7 @@ class Bits(Domain):
                 else np.exp2(rng.uniform(14, 18, shape))
             )
         else:
-            far = 3 if self.style == "nonfinite" else 9
+            far = 3 if self.style in ("moderate", "nonfinite") else 9
             x = sign * np.exp2(rng.uniform(-far, far, shape))
             x = np.where(rng.random(shape) < 0.08, 0.0, x)
             # some samples have values of one sign only, where logarithms and roots are defined

@@ -24,7 +24,7 @@ from .domains import Array, Tokens
 from .made import made, rounded_to
 from .near import told
 from .nonfinite import alike, has_nonfinite
-from .reals import KNOWN, REAL_STYLES, SAME_NUMBER, Reals
+from .reals import KNOWN, REAL_STYLES, SAME_NUMBER, UNSURE, Reals
 from .term import Term, Value, show, walk
 from .verdict import CLASSES, readable
 from .world import World
@@ -101,7 +101,7 @@ def _values(world: World, a: Term, b: Term, wanted: str) -> Outcome:
     float_like = any(_dtype(world, each) in ROUNDING for each in (a, b, *_leaves(world, a, b)))
     with np.errstate(all="ignore"):
         loose = wanted in ("BOUNDED", "REAL-ONLY")
-        real, settled = _real(world, a, b, loose) if float_like else (None, False)
+        real, settled, whole = _real(world, a, b, loose) if float_like else (None, False, True)
         if real is not None:
             return real
         method = {"rationals"} if settled else set()
@@ -111,10 +111,11 @@ def _values(world: World, a: Term, b: Term, wanted: str) -> Outcome:
         if not float_like:
             return outcome
         tightest = _regrouped(world, a, b)
-        if not settled and tightest != "REASSOC":
-            numeric = _numeric(world, a, b)
+        if not whole and tightest != "REASSOC":
+            numeric = _numeric(world, a, b, "moderate" if settled else "ordinary")
             if numeric is not None:
                 return numeric
+        if not settled and tightest != "REASSOC":
             method.add("sampled")
         bound = None if tightest == "REAL-ONLY" else _bounded(world, a, b)
         if bound is not None:
@@ -260,10 +261,11 @@ def _bits(world: World, a: Term, b: Term, float_like: bool) -> Outcome | None:
 # ---- over the reals -------------------------------------------------------------------------------------------------
 
 
-def _real(world: World, a: Term, b: Term, loose: bool) -> tuple[Outcome | None, bool]:
-    """A difference over the rationals, and whether there were points at which both sides are rational. ``loose``: constants that
-    the new side makes may be rounded."""
-    settled, numbers = False, told(world, a, b)
+def _real(world: World, a: Term, b: Term, loose: bool) -> tuple[Outcome | None, bool, bool]:
+    """A difference over the rationals; whether there were points at which both sides are rational, and whether they are so wherever
+    they are numbers: exp2(1/2) tells nothing, though exp2(1) beside it does. ``loose``: constants that the new side makes may be
+    rounded."""
+    settled, whole, numbers = False, True, told(world, a, b)
     rounded = made(world, a, b) if loose else frozenset()
     for style in REAL_STYLES:
         if style == "near" and not numbers:
@@ -274,16 +276,17 @@ def _real(world: World, a: Term, b: Term, loose: bool) -> tuple[Outcome | None, 
         if found is not None and rounded:
             found = _differing(evaluator, a, b, rounded_to(world, domain, a, b, rounded))
         if found is not None:
-            return _outcome(world, a, b, "", "rationals", "the results differ over the reals", found), True
+            return _outcome(world, a, b, "", "rationals", "the results differ over the reals", found), True, True
         (x, _), (y, _) = evaluator.value(a), evaluator.value(b)
         settled = settled or bool(np.any(KNOWN(x, y)))
-    return None, settled
+        whole = whole and not bool(np.any(UNSURE(x, y)))
+    return None, settled, settled and whole
 
 
-def _numeric(world: World, a: Term, b: Term) -> Outcome | None:
+def _numeric(world: World, a: Term, b: Term, style: str) -> Outcome | None:
     """Over float64, where the values are not rational, and which a constant may leave as well."""
     far = extreme_constant(world, a, b)
-    bits = Bits(world.seed, "ordinary", 64)
+    bits = Bits(world.seed, style, 64)
     domain = Bounds(bits)
 
     def close(x: Array, y: Array) -> Array:

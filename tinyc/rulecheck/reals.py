@@ -141,6 +141,9 @@ SAME_NUMBER = np.frompyfunc(_same, 2, 1)
 
 KNOWN = np.frompyfunc(lambda x, y: not (x is UNDEFINED or x is UNKNOWN or y is UNKNOWN), 2, 1)
 
+UNSURE = np.frompyfunc(lambda x, y: x is UNKNOWN or y is UNKNOWN, 2, 1)
+"""Whether either is irrational, so that nothing is known of the two."""
+
 REAL_STYLES = ("small", "numbers", "powers", "squares", "near")
 
 

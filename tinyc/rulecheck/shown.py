@@ -47,7 +47,7 @@ def unsound(blank: Verdict, world: World, tally: Tally, wrong: Wrong) -> Verdict
         verdict="unsound",
         method=method,
         symbolic=True,
-        instances=tally.instances,
+        instances=tally.instances + 1,  # with this one
         why=example.why,
         counterexample=example,
     )
