@@ -276,7 +276,11 @@ def _real(world: World, a: Term, b: Term, loose: bool) -> tuple[Outcome | None, 
         if found is not None and rounded:
             found = _differing(evaluator, a, b, rounded_to(world, domain, a, b, rounded))
         if found is not None:
-            return _outcome(world, a, b, "", "rationals", "the results differ over the reals", found), True, True
+            return (
+                _outcome(world, a, b, "", "rationals", "the results differ over the reals", found),
+                True,
+                True,
+            )
         (x, _), (y, _) = evaluator.value(a), evaluator.value(b)
         settled = settled or bool(np.any(KNOWN(x, y)))
         whole = whole and not bool(np.any(UNSURE(x, y)))

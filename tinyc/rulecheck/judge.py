@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 
 from .compare import Outcome, compare, worst
 from .context import IllFormed
+from .flatten import substituted
 from .parse import Call, Lit, Rule, Var
 from .primitives import Fails
 from .prove import prove
-from .steps import KNOWN, substituted
+from .steps import KNOWN
 from .term import Term, Value, show
 from .verdict import CLASSES, Note
 from .world import World, departs, wrong_fact

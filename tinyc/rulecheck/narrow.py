@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .flatten import substituted
 from .parse import Call, Lit, Pattern, Rule, Var, variables
 from .primitives import PRIMITIVES
-from .steps import substituted
 
 _TURNED = {">": "<", ">=": "<="}
 _EMPTY = Call("set-empty", ())

@@ -12,8 +12,9 @@ from dataclasses import replace
 from functools import partial
 
 from .denote_words import BUILTIN
+from .flatten import Flat, substituted
 from .parse import Call, Lit, Meaning, Pattern, Rule, Schema, Unreadable, Var, variables
-from .steps import KNOWN, VALUED, Arg, Case, Flat, Step, substituted
+from .steps import KNOWN, VALUED, Arg, Case, Step
 
 MAX_CASES = 48
 MAX_DEPTH = 3

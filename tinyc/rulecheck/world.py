@@ -27,7 +27,7 @@ class World:
         self.schema, self.seed = schema, seed
         self.env: dict[str, Value] = {}
         self.context = Context()
-        self.facts = Facts(self.context, self.expanded)
+        self.facts: Facts = Facts(self.context, self.expanded)
         self.built: dict[Term, None] = {}
 
     def pool_axes(self) -> frozenset[Term]:
