@@ -124,7 +124,7 @@ def _origins(
         if len(starts) == 1:
             (start,) = starts
             seconds = min(each.own for each in ways) + max(each.seconds for each in operands)
-            if len(parts) > 1:
+            if len(parts) > 1 and not how.sums:  # where more is taken as one, so is this
                 found[origin] = _Origin((start, "parts"), 0.0, size)
             elif seconds <= most:
                 found[origin] = _Origin(start, seconds, size, next(iter(parts)))
