@@ -162,12 +162,18 @@ class Problem:
         """Of each key, by number, whether a reduction is among its options."""
         return [any(option.item.head in REDUCING for option in self.options[key]) for key in self.order]
 
-    @cached_property
-    def loops(self) -> frozenset[Schedule]:
-        """How a kernel of the program may run that tiles no product: as its Stream does, or as loops over what it fills."""
+    def loops(self, axes: Iterable[str] = ()) -> frozenset[Schedule]:
+        """How a kernel of the program may run that tiles no product: as its Stream does, or as loops over what it fills. ``axes``: of
+        its output, as far as they are known."""
         if self.tiling is None:
             return frozenset()
-        shapes = {tuple(way.shape) for buffer in self.view.buffers.values() for way in buffer.ways}
+        known = {axis_id(axis): axis_extent(axis) for axis in axes}
+        shapes = {
+            tuple(way.shape)
+            for buffer in self.view.buffers.values()
+            for way in buffer.ways
+            if known.items() <= dict(enumerate(size for size in way.shape if size > 1)).items()
+        }
         sizes = (0, *sorted({buffer.dtype.itemsize for buffer in self.view.buffers.values()}))
         loops = {
             each

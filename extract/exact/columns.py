@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..choice import Key, as_copy, tileable, turning
+from ..choice import Key, as_copy, tileable, tiles, turning
 from ..cost.model import Work
 from ..cost.schedule import Schedule
 from ..pricing import priced
-from ..view import Buffer, Item, Way
-from .cases import LOOPS, Case, Held
+from ..view import Buffer, Item, Way, is_rounded
+from .cases import LOOPS, SCAN, STREAMS, Case, Held
 from .covers import Cover, least
 from .floors import Floor
 from .inside import INSIDE
@@ -176,10 +176,12 @@ class Search:
         limit: Callable[[int], float] | None = None,
         shape: tuple[int, ...] | None = None,
         size: int = 0,
+        axes: frozenset[str] | None = None,
     ) -> None:
         """``beside``: work of the kernel that is not in its labels. ``root``: a value that has to be computed here.
         ``filled``: the buffer that is filled, if it is a kernel's; else what a kernel costs more is looked at. ``shape``,
-        ``size``: that it has then, and the bytes of an element."""
+        ``size``: that it has then, and the bytes of an element. ``axes``: that the values of a kernel without
+        ``root`` depend on, where that is known."""
         self.scope, self.case, self.root, self.most, self.filled = scope, case, root, most, filled
         self.size, self.own = size, scope.bits[filled] if filled else 0
         self.free: frozenset[Key] = frozenset()
@@ -188,7 +190,7 @@ class Search:
         self.before = 0.0 if filled else scope.problem.model.kernel(beside)
         self.shape = shape
         runs = scope.cases.runs(root, case, shape, size) if shape is not None and root is not None else []
-        axes = scope.problem.view.free[root[0]] if filled and root is not None else None
+        axes = axes if root is None else scope.problem.view.free[root[0]]
         self.constants = scope.constants(case)
         self.floors = Floor(scope, case, runs, beside if filled else None, axes)
         self.ahead: dict[Open, list[tuple[Cover, float]]] = {}
@@ -425,9 +427,9 @@ class Search:
         """What a kernel costs that lies in this part alone."""
         problem = self.scope.problem
         items = label.items()
-        if self.case.name in ("scan", "stream") and self.scope.merges and self.filled in self.scope.standing:
-            return self.floor(label, held)
-        if self.case.name in ("scan", "stream"):
+        if self.case in (SCAN, STREAMS) and self.scope.merges and self.filled in self.scope.standing:
+            return self._standing(way, label, held, items)
+        if self.case in (SCAN, STREAMS):
             kernel = priced(problem, problem.view.buffers[self.filled], way, items)
             return float("inf") if kernel is None else kernel.seconds
         schedules = (what for _, what in held if isinstance(what, Schedule))
@@ -436,6 +438,19 @@ class Search:
         if all(item.head in turning(problem.model.hardware) for item in items.values()):
             work = as_copy(work)
         return problem.model.kernel(problem.running.spread(work, way.shape, items, self.size))
+
+    def _standing(self, way: Way, label: Label, held: Held, items: Mapping[Key, Item]) -> float:
+        """The same of one that may hold a Stream and fills what stands for others: it writes what is smallest of these, and reads what is
+        taken as one once."""
+        problem, running = self.scope.problem, self.scope.problem.running
+        if any(map(is_rounded, items.values())):  # it may run in several ways
+            return self.floor(label, held)
+        work = self.beside + self.scope.whole(label.work, read=self.scope.bytes(label.reads))
+        if self.case == SCAN and any(item.head == "Scan" for item in items.values()):
+            if tiles(problem.view, items, problem.row) != "scanned":
+                return float("inf")  # it is one of those in loops
+            work = running.walked(work, items)
+        return problem.model.kernel(running.spread(work, way.shape, items, self.size))
 
     def _worthwhile(self, state: State, label: Label) -> bool:
         """Whether a kernel that goes on from a label may be of use, in one of the ways in which it may go on."""

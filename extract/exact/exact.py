@@ -33,7 +33,7 @@ from .regular import regular
 from .relaxed import relaxed
 from .rounded import Picked, rounded
 from .solved import ALIKE, Answer, Meter, Solved, answered, made_levels
-from .tables import Found, Table
+from .tables import Known
 
 SMALL = 300
 """Options of a program that is not cut into parts."""
@@ -47,9 +47,9 @@ CLOSE = 0.04
 LARGE = 800
 """Options of a part from which on a search that only tries its start leaves it."""
 
-LEVELLED = 400
-"""Options of a part up to which it is looked at with more levels, where that was not done from the start: of larger ones there are
-so many levels that it takes long, and little was gained by it."""
+FAR, LEVELLED = 0.05, 400
+"""A gap from which on large parts are looked at with more levels as well, where that was not done from the start, and the options of
+a part that is no such: of larger ones there are so many levels that it takes long, and little is gained where the gap is small."""
 
 TOGETHER = 300
 """Options of a part that is put together of others, at most."""
@@ -68,7 +68,7 @@ class _Known:
 
     parts: dict[tuple[object, ...], Solved | None] = field(default_factory=dict)
     plain: dict[tuple[object, ...], Solved | None] = field(default_factory=dict)
-    tables: dict[tuple[Table, int, int], Found] = field(default_factory=dict)
+    tables: Known = field(default_factory=dict)
 
 
 @uncollected()
@@ -123,10 +123,11 @@ def _searched(
                 best = choice
         if meter.limit or bound >= best.seconds * (1 - enough) or plain is not None:
             break
+        levelled = LEVELLED if bound >= best.seconds * (1 - FAR) else LARGE
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound)
         if len(kept) < len(at):
             at = kept
-        elif loosely and not further and all(len(part.options) <= LEVELLED for part in division):
+        elif loosely and not further and all(len(part.options) <= levelled for part in division):
             further = True
         elif loosely and problem.size <= APART:
             loosely = False

@@ -130,7 +130,7 @@ class Floor:
                 return least
             return max(least, self._fewest(amounts, moved, self._timers(moved, (None,)), enough))
         hosts = (
-            self.scope.hosts.of(self.case)
+            self.scope.hosts.of(self.case, self.axes or ())
             if moved is None
             else self._timers(moved) or self._timers(moved, (None,))
         )

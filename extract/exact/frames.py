@@ -20,7 +20,7 @@ class _Framed(NamedTuple):
     works: tuple[Work, ...]
     others: tuple[Key, ...] = ()
     below: tuple[tuple[int, bool], ...] = ()
-    only: int = 0
+    only: tuple[frozenset[int], ...] = ()
 
 
 class Frame(NamedTuple):
@@ -65,9 +65,12 @@ def frame_of(
                             if place[child] < number
                         ]
                     ),
-                    min(
-                        (_only(problem, child, first, len(names)) for child in option.children),
-                        default=len(names),
+                    tuple(
+                        [
+                            sets
+                            for child in dict.fromkeys(option.children)
+                            if (sets := _only(problem, child, first, len(names))) is not None
+                        ]
                     ),
                 )
             )
@@ -82,9 +85,10 @@ def _again(problem: Problem, key: Key, option: Option, child: Key) -> bool:
     return not bound.isdisjoint(own) or inner <= own
 
 
-def _only(problem: Problem, key: Key, first: Mapping[str, int], last: int) -> int:
-    """The last of the sets of names from which a value may be read, if it can only be read; else ``last``."""
+def _only(problem: Problem, key: Key, first: Mapping[str, int], last: int) -> frozenset[int] | None:
+    """The sets of names from which a value is read that can only be read; None where it may be had in another way."""
     options = problem.options[key]
     if any(option.item.head != "Read" for option in options):
-        return last
-    return max((first.get(str(option.item.payload[0]), last) for option in options), default=-1)
+        return None
+    sets = frozenset(first.get(str(option.item.payload[0]), last) for option in options)
+    return None if last in sets else sets

@@ -10,6 +10,7 @@ from ..choice import How
 from ..cost.model import CostModel, Timer, Work, estimates_by_formulas
 from ..cost.schedule import Schedule
 from ..problem import Problem
+from ..view import LEVEL, axis_id
 from .cases import PRODUCTS, Case
 
 
@@ -21,7 +22,7 @@ class Hosts:
         # what there may be in a kernel
         self.heads = frozenset(option.item.head for found in problem.options.values() for option in found)
         self._products: dict[tuple[How, frozenset[str] | None], Sequence[Work]] = {}
-        self._of: dict[Case, Sequence[Timer]] = {}
+        self._of: dict[tuple[Case, frozenset[str]], Sequence[Timer]] = {}
 
     def products(self, how: How, axes: frozenset[str] | None) -> Sequence[Work]:
         """What kernels of a kind may tile, see :meth:`Problem.tiled`, less what takes as long as another, or longer."""
@@ -29,18 +30,18 @@ class Hosts:
             self._products[how, axes] = undominated(self.problem.model, self.problem.tiled(how, axes))
         return self._products[how, axes]
 
-    def of(self, case: Case) -> Sequence[Timer]:
-        """What kernels of a case take."""
-        problem = self.problem
-        if case not in self._of:
-            found = set(problem.loops)
+    def of(self, case: Case, axes: Iterable[str] = ()) -> Sequence[Timer]:
+        """What kernels of a case take. ``axes``: of their output, as far as they are known."""
+        problem, what = self.problem, (case, frozenset(axis for axis in axes if axis_id(axis) < LEVEL))
+        if what not in self._of:
+            found = set(problem.loops(what[1]))
             if case.name in PRODUCTS:
                 works = self.products(case.how, None)
                 found = {each.schedule for each in works if each.schedule is not None}
             best = undominated(problem.model, [Work(schedule=each) for each in found])
             timers = (problem.running.timer(each) for each in [work.schedule for work in best] or [None])
-            self._of[case] = tuple(dict.fromkeys(timers))
-        return self._of[case]
+            self._of[what] = tuple(dict.fromkeys(timers))
+        return self._of[what]
 
 
 @cache

@@ -12,30 +12,28 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..choice import REDUCING, How, Key, outside
+from ..choice import How, Key, outside
 from ..cost.schedule import Schedule
 from ..problem import Problem
 from ..view import Item
 from .frames import frame_of
-from .tables import HOWS, Found, Once, Table, fewest, table_of, ways_of
+from .sources import Source, beneath_sums, sources_of
+from .tables import HOWS, Barred, Found, Known, Once, Table, fewest, table_of, ways_of
 
 INSIDE = Item("Read", "inside", ("inside", ()), ())
 """Stands for whatever computes a value of what is given within a kernel, instead of reading it."""
-
-DEAR, SUMS = 0.1, 2
-"""What a sum takes at least, of the time that the dearest takes, so that buffers past it are told apart; and so many sums at most."""
 
 Levels = tuple[int, ...]
 """Of the buffers of a cut: 0 where one is filled, or what is as good as it; else which of :attr:`Beneath.kinds`, from 1."""
 
 
 class Kind(NamedTuple):
-    """How later parts do without a buffer. ``partial``: the first of :attr:`Beneath.partial` of which some kernel reads what it is
-    made of; their number where none does. ``outer``: some kernel computes its values at its own output axes, and not within
-    reductions only. ``deep``: some of what those kernels compute is charged in an earlier part. ``lacking``: nor is what the
-    part is given, or what is as good as it, for kinds that tell: those in which hardly anything else is computed."""
+    """How later parts do without a buffer. ``source``: which of :attr:`Beneath.sources` it is had from. ``outer``: some kernel
+    computes its values at its own output axes, and not within reductions only. ``deep``: some of what those kernels compute is charged
+    in an earlier part. ``lacking``: nor is what the part is given had with hardly any work, for kinds that tell: those in which hardly
+    anything else is computed."""
 
-    partial: int
+    source: int
     outer: bool
     deep: bool
     lacking: bool = False
@@ -49,22 +47,24 @@ class Beneath:
         name: its buffer.
         partial: buffers that are as good (``../mates.py``), those of partial sums, and those of what the sums are computed from, if
             it is looked at; without what is empty.
+        sources: what may be read of these. Each program has one of them.
         kinds: how later parts may do without it.
-        once: where ``partial`` is read from some place on, for each kind of kernel, and place, at the kernel's output axes or
-            within reductions: what a kernel does, one of these at least.
-        lacking: the same where what the part is given is neither filled nor had from what is as good as it or partial sums.
+        once: for each source, kind of kernel, and place, at the kernel's output axes or within reductions: what a kernel does, one
+            of these at least.
+        lacking: the same where what the part is given is lacking.
         able: the values that can be computed without reading ``name``.
-        able_at: the same where ``partial`` is read from some place on; and where what the part is given is lacking.
+        able_at: the same for each source, and whether what the part is given is lacking.
         walks: how a kernel runs that holds a Stream beneath, at its output axes.
         counted: the values of which ``once`` knows, by what they are.
         light: so many of ``partial``, the first, are such that hardly anything is computed from them.
         further: what a kernel of a part after the next does that computes a value for another that is not filled, one of these at
             least: what it reads of inputs, and of what is beneath earlier parts, is left out. For each kind of kernel and place, and
-            whether what is as good as it and partial sums are not read.
+            whether the source is none that is light.
     """
 
     name: str
     partial: tuple[tuple[str, ...], ...] = ()
+    sources: tuple[Source, ...] = (Source((), frozenset()),)
     kinds: tuple[Kind, ...] = ()
     once: Mapping[tuple[int, How, bool], Sequence[Once]] = field(default_factory=dict)
     lacking: Mapping[tuple[int, How, bool], Sequence[Once]] = field(default_factory=dict)
@@ -81,22 +81,25 @@ class Beneath:
 
     def lacks(self, level: int) -> bool:
         """Whether nothing is filled at a level from which the value is had with hardly any work."""
-        return level > 0 and self.kinds[level - 1].partial >= self.light
+        return level > 0 and not self.sources[self.kinds[level - 1].source].light
 
     def levels_of(self, key: Key) -> frozenset[int]:
         """The levels at which a kernel may compute a value: where the buffer is filled, any."""
         return frozenset({0}).union(
             level
             for level, kind in enumerate(self.kinds, 1)
-            if key in self.able_at.get((kind.partial, kind.lacking), ())
+            if key in self.able_at.get((kind.source, kind.lacking), ())
         )
 
     def done(self, level: int, how: How, outer: bool) -> Sequence[Once]:
         """What a kernel does that computes a value, one of these at least; nothing where it cannot. ``level``: 0 of that which
         takes least."""
-        kind = self.kinds[level - 1] if level else Kind(0, True, True)
+        if not level:
+            every = (self.once.get((source, how, outer), ()) for source in range(len(self.sources)))
+            return fewest(itertools.chain.from_iterable(every))
+        kind = self.kinds[level - 1]
         once = self.lacking if kind.lacking else self.once
-        return once.get((kind.partial, how, outer), ()) if outer <= kind.outer else ()
+        return once.get((kind.source, how, outer), ()) if outer <= kind.outer else ()
 
 
 def beneath(
@@ -108,7 +111,7 @@ def beneath(
     same: Mapping[str, Collection[str]],
     given: Sequence[str],
     further: bool,
-    known: dict[tuple[Table, int, int], Found],
+    known: Known,
     groups: Mapping[str, Beneath],
     unshared: Callable[[str], bool],
 ) -> Beneath:
@@ -134,49 +137,69 @@ def beneath(
     partial = tuple(names for names in here if names)
     keys = _keys(problem, values, (name, *itertools.chain(*partial)))
     made, light = frozenset(_keys(problem, values, (name,))), len(partial)
+    past: Mapping[str, frozenset[str]] = {}
     if further:
-        more, sources = _sources(problem, made, frozenset(origins(problem, given)), frozenset(buffers))
-        for names in sources:
+        more, apart_, past = beneath_sums(
+            problem, made, frozenset(origins(problem, given)), frozenset(buffers)
+        )
+        for names in apart_:
             fresh = tuple(sorted(names - own.union(*partial)))
             partial += (fresh,) if fresh else ()
         keys = sorted({*keys, *more}, key=problem.bit.__getitem__)
+    sources = sources_of(partial, past, light)
     here_, frame = frozenset(buffers), frame_of(problem, keys, made, (own, *partial))
-    before = [_before(problem, values, given, groups, barred) for barred in ({}, same if further else {})]
-    tables = (
-        *(table_of(problem, frame, here_, each, unshared) for each in before),
-        table_of(problem, frame),
-    )
-    (once, there), (lacking, lacked), (alone, _) = (
-        _known(known, table, len(partial), light) for table in tables
+    # the first set of names, its own, is read from none
+    barred = [
+        Barred(frozenset({0, *(1 + each for each in source.barred)}), source.light) for source in sources
+    ]
+    (once, there), (lacking, lacked) = (
+        _known(known, table_of(problem, frame, here_, before, unshared), barred)
+        for before in (
+            _before(problem, values, given, groups, each) for each in ({}, same if further else {})
+        )
     )
     able_at = {
-        (read, lacks): frozenset(keys[place] for place in places)
+        (source, lacks): frozenset(keys[place] for place in places)
         for lacks, each in ((False, there), (True, lacked))
-        for read, places in enumerate(each)
+        for source, places in enumerate(each)
     }
-    able = frozenset[Key]().union(*(able_at[read, False] for read in range(len(there))))
-    unread = {
-        (how, outer, lacks): [_unread(each) for each in alone[light if lacks else 0, how, outer]]
-        for how, outer, lacks in itertools.product(HOWS, (True, False), (True, False))
-    }
+    able = frozenset[Key]().union(*(able_at[source, False] for source in range(len(sources))))
     places = {outside(view.free[key[0]]) for key in able} or {True}
     kinds = tuple(
-        Kind(read, outer, deep, lacks)
-        for read, outer, deep, lacks in itertools.product(
-            range(len(partial) + 1), sorted(places, reverse=True), (True, False), (False, True)
+        Kind(source, outer, deep, lacks)
+        for source, outer, deep, lacks in itertools.product(
+            range(len(sources)), sorted(places, reverse=True), (True, False), (False, True)
         )
-        if not lacks or (read < light and once != lacking)
+        if not lacks or (sources[source].light and once != lacking)
     )
     walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
-    return Beneath(name, partial, kinds, once, lacking, able, able_at, walks, counted, light, unread)
+    unread = _further(known, table_of(problem, frame), barred)
+    return Beneath(name, partial, sources, kinds, once, lacking, able, able_at, walks, counted, light, unread)
 
 
-def _known(known: dict[tuple[Table, int, int], Found], table: Table, partial: int, light: int) -> Found:
-    found = known.get((table, partial, light))
-    if found is None:
-        found = known[table, partial, light] = ways_of(table, partial, light)
-    return found
+def _further(
+    known: Known, table: Table, sources: Sequence[Barred]
+) -> Mapping[tuple[How, bool, bool], Sequence[Once]]:
+    """See :class:`Beneath`."""
+    heavy = [each.names for each in sources if not each.light]
+    least = [names for names in heavy if not any(other < names for other in heavy)]
+    alone, _ = _known(known, table, [Barred(names) for names in (frozenset({0}), *least)])
+    return {
+        (how, outer, lacks): [
+            _unread(way)
+            for number in (range(1, 1 + len(least)) if lacks else (0,))
+            for way in alone[number, how, outer]
+        ]
+        for how, outer, lacks in itertools.product(HOWS, (True, False), (True, False))
+    }
+
+
+def _known(known: Known, table: Table, sources: Sequence[Barred]) -> Found:
+    what = table, tuple(sources)
+    if what not in known:
+        known[what] = ways_of(*what)
+    return known[what]
 
 
 def _unread(way: Once) -> Once:
@@ -193,7 +216,7 @@ def _before(
 ) -> Mapping[Key, tuple[tuple[Once, ...], ...]]:
     """What a kernel does at least, in each kind of kernel, that has a value of what is given for another: it reads it, or computes
     it. Only of those of which something is known. ``barred``: of what is given, buffers that it does not
-    read, nor what is as good as they are."""
+    read, nor has it with hardly any work."""
     found: dict[Key, tuple[tuple[Once, ...], ...]] = {}
     for name in given:
         group = groups.get(name)
@@ -217,69 +240,6 @@ def _before(
             if all(ways):
                 found[key] = tuple(ways)
     return found
-
-
-def _sources(
-    problem: Problem, made: Iterable[Key], given: Collection[str], buffers: Collection[str]
-) -> tuple[list[Key], list[set[str]]]:
-    """What the values ``made`` are computed from, down to the operands of the first sums on the way, and those of ``buffers`` that it
-    may be read from, as :func:`_apart` has them. Nothing of ``given``, by what it is, nor what that is computed from."""
-    sums = dict.fromkeys(made, 0)  # of each value, on the way to it
-    layers: tuple[list[Key], list[Key]] = [*sums], []
-    for count, layer in enumerate(layers):
-        while layer:
-            key = layer.pop()
-            if sums[key] < count or problem.view.origin(key[0]) in given:
-                continue
-            for option in problem.options[key]:
-                below = count + (option.item.head in REDUCING)
-                for child in option.children:
-                    if below < sums.get(child, len(layers)):
-                        sums[child] = below
-                        layers[below].append(child)
-    keys = [key for key in sums if problem.view.origin(key[0]) not in given]
-    return keys, _apart(problem, keys, [key for key in keys if not sums[key]], buffers)
-
-
-def _apart(
-    problem: Problem, keys: Iterable[Key], before: Iterable[Key], buffers: Collection[str]
-) -> list[set[str]]:
-    """Those of ``buffers`` that ``keys`` may be read from. Where not all that ``before`` any sum may be read has the same dear sums
-    done, they are told apart by these, those in which most is done first: where a kernel reads none of such a set, it computes a
-    sum. In one set, to read what a LayerNorm is of would count as no more than adding a bias."""
-    origin = problem.view.origin
-    dear = _dear(problem, before)
-    done: dict[str, frozenset[str]] = {}  # before any other sum
-    for key in sorted(before, key=problem.bit.__getitem__):  # operands first
-        ways = (option for option in problem.options[key] if option.item.head not in REDUCING)
-        below = (done.get(origin(child[0]), frozenset()) for option in ways for child in option.children)
-        own = frozenset({origin(key[0])} & dear.keys())
-        done[origin(key[0])] = done.get(origin(key[0]), own).union(*below)
-    found: dict[frozenset[str], set[str]] = {}
-    told = set[frozenset[str]]()
-    for key in keys:
-        reads = (str(each.item.payload[0]) for each in problem.options[key] if each.item.head == "Read")
-        names, name = set(reads).intersection(buffers), origin(key[0])
-        if names:
-            found.setdefault(done.get(name, frozenset()), set()).update(names)
-        if names and name in done:
-            told.add(done[name])
-    if len(told) < 2:
-        return [set[str]().union(*found.values())]
-    return [found[each] for each in sorted(found, key=lambda each: -sum(map(dear.__getitem__, each)))]
-
-
-def _dear(problem: Problem, keys: Iterable[Key]) -> dict[str, float]:
-    """Of the sums among ``keys``, by what they are, the dearest that take about as long, with what each takes."""
-    seconds: dict[str, float] = {}
-    for key in keys:
-        sums = [option.own for option in problem.options[key] if option.item.head in REDUCING]
-        if sums and outside(problem.view.free[key[0]]):
-            name = problem.view.origin(key[0])
-            seconds[name] = min(*sums, seconds.get(name, float("inf")))
-    least = DEAR * max(seconds.values(), default=0.0)
-    dearest = sorted((name for name in seconds if seconds[name] >= least), key=lambda name: -seconds[name])
-    return {name: seconds[name] for name in dearest[:SUMS]}
 
 
 def combined(counts: Sequence[int]) -> list[Levels]:

@@ -8,10 +8,11 @@ lost, a launch where two of them are filled and the work from one to the other, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..choice import REDUCING, Key
+from ..cost.model import points
 from ..mates import ELEMENTWISE, squeezed
 from ..problem import Option, Problem
 from .chains import plain_values
@@ -39,10 +40,14 @@ class Merged(NamedTuple):
 
 
 class _Origin(NamedTuple):
-    """``start``: what a value is computed from, by origin, in ``seconds`` at least beside that."""
+    """``start``: what a value is computed from, by origin, in ``seconds`` at least beside that; or what has it together, where it is read
+    at several places: halves of a head that turn one with the other. ``points``: that the value has; ``part``: where it has fewer
+    than what it is computed from, the operand that is so."""
 
-    start: str
+    start: Hashable
     seconds: float
+    points: float
+    part: str | None = None
 
 
 def merged(
@@ -102,18 +107,27 @@ def _origins(
         origin = problem.view.origin(key[0])
         if key not in options or key in plain or key[1] or origin in found:
             continue
-        found[origin] = _Origin(origin, 0.0)
+        size = points(problem.view.free[key[0]])
+        found[origin] = _Origin(origin, 0.0, size)
         ways = [each for each in options[key] if each.item is INSIDE or each.item.head != "Read"]
-        operands = [
-            _of(problem, found, child) for each in ways for child in each.children if child not in plain
-        ]
-        starts = {each.start for each in operands if each}
-        if any(each.item is INSIDE or each.item.head in barring for each in ways) or None in operands:
+        children = [child for each in ways for child in each.children if child not in plain]
+        known = [_of(problem, found, child) for child in children]
+        if any(each.item is INSIDE or each.item.head in barring for each in ways) or None in known:
             continue
+        reduced = any(each.item.head in REDUCING for each in ways)
+        operands = [
+            each._replace(part=child[0]) if size < each.points and not reduced else each
+            for child, each in zip(children, known, strict=True)
+            if each
+        ]
+        starts, parts = {each.start for each in operands}, {each.part for each in operands}
         if len(starts) == 1:
-            seconds = min(each.own for each in ways) + max(each.seconds for each in operands if each)
-            if seconds <= most:
-                found[origin] = _Origin(next(iter(starts)), seconds)
+            (start,) = starts
+            seconds = min(each.own for each in ways) + max(each.seconds for each in operands)
+            if len(parts) > 1 and not how.sums:  # where more is taken as one, so is this
+                found[origin] = _Origin((start, "parts"), 0.0, size)
+            elif seconds <= most:
+                found[origin] = _Origin(start, seconds, size, next(iter(parts)))
     return found
 
 

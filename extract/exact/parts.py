@@ -26,7 +26,7 @@ from .inside import (
     holding_the_same,
     origins,
 )
-from .tables import HOWS, Found, Table, of_fields
+from .tables import HOWS, Known, of_fields
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class _Program:
         self,
         problem: Problem,
         cuts: Sequence[tuple[str, ...]] = (),
-        known: dict[tuple[Table, int, int], Found] | None = None,
+        known: Known | None = None,
     ) -> None:
         """``known``: see :func:`~tinyc.extract.exact.inside.beneath`."""
         self.beneath = {} if known is None else known
@@ -194,7 +194,7 @@ def parts(
     at: Sequence[Cut],
     loosely: bool = False,
     further: bool = False,
-    known: dict[tuple[Table, int, int], Found] | None = None,
+    known: Known | None = None,
 ) -> tuple[list[Part], list[Cut]]:
     """The program, first things first, in parts between the cuts ``at``, and those of them that could be used: cut ``n`` is
     between the parts n and n + 1. ``further``: with more levels of what is made, see :func:`~tinyc.extract.exact.inside.beneath`;

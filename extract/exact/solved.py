@@ -125,11 +125,11 @@ class Solved:
         alike_at_most: int = ALIKE,
     ) -> Iterator[str]:
         """The buffers that are filled in the solution of a bound, or one that costs no more than ``most`` seconds beside it, and what
-        is taken as they are; of more than ``alike_at_most``, those that are ``known`` to do."""
+        is taken as they are; of more than ``alike_at_most``, the first, and those that are ``known`` to do."""
         for name in self.bounds.near(ends, most):
             alike = [buffers[number] for number in self.alike[self.number[name]]]
             able = [each for each in alike if each in known]
-            yield from able if able and len(alike) > alike_at_most else alike
+            yield from (alike[0], *able) if able and len(alike) > alike_at_most else alike
 
     def picked(
         self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str], ends: Ends

@@ -51,14 +51,13 @@ class _Read(NamedTuple):
 
 class _Step(NamedTuple):
     """A way to compute a value. ``works``: in each kind of kernel. ``sums``: whether it is a reduction. ``below``: the operands that are rows of the table before it, each
-    with whether it is evaluated again wherever the value is. ``only``: a sequence of sets of names; where those up to this one are barred, an operand can not be had, which can only be
-    read. ``read``: what a kernel reads at least for other operands. ``before``: what it does for those that are given to the
+    with whether it is evaluated again wherever the value is. ``only``: of each operand that can only be read, the sets of names of which one has it. ``read``: what a kernel reads at least for other operands. ``before``: what it does for those that are given to the
     part, in each kind of kernel."""
 
     works: tuple[Work, ...]
     sums: bool
     below: tuple[tuple[int, bool], ...]
-    only: int
+    only: tuple[frozenset[int], ...]
     read: Once
     before: tuple[tuple[tuple[Once, ...], ...], ...]
 
@@ -75,7 +74,18 @@ Table = tuple[_Row, ...]
 """Values and how each may be had, operands first, without the names of any: equal layers have equal tables."""
 
 Found = tuple[Mapping[tuple[int, How, bool], Sequence[Once]], Sequence[frozenset[int]]]
-"""See ``once`` of :class:`Beneath`; and for each number of sets of names that are barred, the rows that can be had all the same."""
+"""See ``once`` of :class:`Beneath`; and for each of its sources, the rows that can be had."""
+
+
+class Barred(NamedTuple):
+    """``names``: the sets of names, by number, of which nothing is read. ``light``: whether hardly anything is computed from others."""
+
+    names: frozenset[int]
+    light: bool = False
+
+
+Known = dict[tuple[Table, tuple[Barred, ...]], Found]
+"""What was found of equal tables."""
 
 
 def table_of(
@@ -130,23 +140,22 @@ def _least_read(problem: Problem, key: Key, read: Callable[[str], Once]) -> Once
     return _merged(min, ways, None)
 
 
-def ways_of(table: Table, partial: int, light: int) -> Found:
-    """``partial``: how many sets of names there are after the first, which is always barred. ``light``: of those, with which
-    hardly anything is computed."""
+def ways_of(table: Table, sources: Sequence[Barred]) -> Found:
+    """What a kernel does that computes a value that is made, and has what that is made of from each of ``sources``."""
     once: dict[tuple[int, How, bool], Sequence[Once]] = {}
-    able: list[set[int]] = [set() for _ in range(partial + 1)]
+    able: list[set[int]] = [set() for _ in sources]
     for number, how in enumerate(HOWS):
         rows = [_Plain(row.made, *_options(row, number)) for row in table]
         places = _places(rows)
         rows = [_narrowed(row, places) for row in rows]
         again = sum(place >= ONCE for place in places)
-        for read in range(partial + 1):
-            found = _done(rows, read, light, again)
-            able[read] |= found.keys()
+        for source, barred in enumerate(sources):
+            found = _done(rows, barred, again)
+            able[source] |= found.keys()
             for outer in (True, False):
                 there = (ways for place, ways in found.items() if table[place].outer == outer)
                 wide = (_widened(way, places) for way in itertools.chain.from_iterable(there))
-                once[read, how, outer] = fewest(map(_together, map(_once, wide)))
+                once[source, how, outer] = fewest(map(_together, map(_once, wide)))
     return once, [frozenset(each) for each in able]
 
 
@@ -178,7 +187,7 @@ class _Computing(NamedTuple):
     work: tuple[float, ...]
     sums: bool
     below: tuple[tuple[int, bool], ...]
-    only: int
+    only: tuple[frozenset[int], ...]
     read: _Way
     before: list[list[_Way]]
 
@@ -262,17 +271,19 @@ def _once(way: _Way) -> Once:
     return Once(work, way.schedule, before, inputs, again, way.plain)
 
 
-def _done(rows: Sequence[_Plain], barred: int, light: int, again: int) -> Mapping[int, Sequence[_Way]]:
+def _done(rows: Sequence[_Plain], barred: Barred, again: int) -> Mapping[int, Sequence[_Way]]:
     """What a kernel of a kind does at least beside the last step that computes a value that is made, and reads nothing of the sets
-    of names up to ``barred``. A value that it cannot compute so is left out. ``again``: so many of the amounts, the last, are of
+    of names that are ``barred``. A value that it cannot compute so is left out. ``again``: so many of the amounts, the last, are of
     each further evaluation."""
     values: dict[int, Sequence[_Way]] = {}
     found: dict[int, Sequence[_Way]] = {}
     for place, row in enumerate(rows):
-        ways = [each.way for each in row.reads if not row.made and each.names > barred]
+        ways = [each.way for each in row.reads if not row.made and each.names not in barred.names]
         made_here: list[_Way] = []
         for step in row.steps:
-            if step.only <= barred or not all(each in values for each, _ in step.below):
+            if any(each <= barred.names for each in step.only):
+                continue
+            if not all(each in values for each, _ in step.below):
                 continue
             below = (
                 values[number] if often else [_of(way, again) for way in values[number]]
@@ -281,7 +292,7 @@ def _done(rows: Sequence[_Plain], barred: int, light: int, again: int) -> Mappin
             for each in itertools.product(*below):
                 done = _most((step.read, *each))
                 # what computes a sum again takes long enough, and is charged where it is made with all that it needs
-                before = step.before if done.plain and barred < light else ()
+                before = step.before if done.plain and barred.light else ()
                 for more in itertools.product(*before):
                     beside = _most((done, *more)) if more else done
                     made_here.append(beside)

@@ -42,9 +42,10 @@ def within(scope: Scope, keys: Iterable[Key], most: float) -> Mapping[Levels, li
     levels = scope.levels
     found: list[tuple[Within, tuple[float, ...]]] = []
     for key in keys:
-        outer = outside(scope.problem.view.free[key[0]])
+        axes = scope.problem.view.free[key[0]]
+        outer = outside(axes)
         for case in scope.cases.of(key, anywhere=True):
-            search = Search(scope, case, most, Work())
+            search = Search(scope, case, most, Work(), axes=axes)
             search.run(key, LABELS)
             for label, held in search.found:
                 if label.items()[key].head != "Read":
@@ -106,7 +107,7 @@ class Unfilled:
     def at(self, level: int, given: Levels) -> list[Within]:
         """The ways at a level from 1, and at these of what is given."""
         kind, charged = self.group.kinds[level - 1], self.scope.part.charged(given)
-        tells = any(each.lacking and each.partial == kind.partial for each in self.group.kinds)
+        tells = any(each.lacking and each.source == kind.source for each in self.group.kinds)
         if tells and kind.lacking != self.scope.part.lacks(given):
             return []
         return [
@@ -119,7 +120,7 @@ class Unfilled:
         """Whether something is charged for a kernel with this way, here or in an earlier part, as ``kind`` has it. ``charged``:
         something is for what it may compute of what is given."""
         free = not charged or bool(way.reads & self.rooted)
-        if kind.partial >= self.group.light:
+        if not self.group.sources[kind.source].light:
             free = free and way.seconds <= self.cheap
             if kind.deep and way.some:  # it may take more
                 return True
@@ -140,22 +141,24 @@ class Unfilled:
 
     def _ways(self, ways: Sequence[Within], kind: Kind) -> list[Within]:
         """Those at a level, as :meth:`_fits` tells them apart."""
-        barred = sum(self.partial[: kind.partial])
+        source = self.group.sources[kind.source]
+        barred = sum(self.partial[number] for number in source.barred)
         there = [way for way in ways if way.outer <= kind.outer and (way.some or not way.reads & barred)]
-        if kind.partial < self.group.light:  # one kernel reads some of it, and nothing is charged
-            there = [
-                way._replace(reads=way.reads | bit, seconds=0.0)
+        for place, numbers in enumerate(source.some):
+            # some kernel reads some of it, not always the one that is charged: where nothing is, one that reads of the first
+            some, own = sum(self.partial[number] for number in numbers), source.light and not place
+            there = self._best(
+                way._replace(reads=way.reads | bit, seconds=0.0 if source.light else way.seconds)
                 for way in there
-                for bit in bits(self.partial[kind.partial])
-                if way.some or way.reads & bit
-            ]
-        elif kind.partial < len(
-            self.partial
-        ):  # some kernel reads some of it, not always the one that is charged
-            sources = self.partial[kind.partial]
-            there = [way._replace(reads=way.reads | bit) for way in there for bit in bits(sources)]
+                if way.some or way.reads & some or not own
+                for bit in ((0,) if way.reads & some else bits(some))
+            )
+        return there if source.some else self._best(there)
+
+    def _best(self, ways: Iterable[Within]) -> list[Within]:
+        """The best of each kind."""
         apart: dict[tuple[bool, bool, bool], list[Within]] = {}
-        for way in there:
+        for way in dict.fromkeys(ways):
             apart.setdefault(self._kind(way), []).append(way)
         return [way for each in apart.values() for way in best(each)]
 

@@ -61,7 +61,7 @@ def test_of_many_buffers_that_are_as_good_those_known_to_do_are_looked_at() -> N
     each = Solved(Bounds(), numbers, {}, 0.0, {}, False, {0: many, ALIKE + 1: few}, True)  # type: ignore[arg-type]
     ends = ((), ())
     assert set(each.filled(buffers, ends, 0.0, ())) == set(buffers)
-    assert set(each.filled(buffers, ends, 0.0, ("b2", "b3"))) == {"b2", "b3", *buffers[-2:]}
+    assert set(each.filled(buffers, ends, 0.0, ("b2", "b3"))) == {"b0", "b2", "b3", *buffers[-2:]}
     assert set(each.filled(buffers, ends, 0.0, buffers[-1:])) == set(buffers)  # few are all looked at
 
 

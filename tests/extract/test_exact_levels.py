@@ -58,7 +58,8 @@ def test_a_buffer_may_be_missing_in_a_few_ways(divided: tuple[Problem, list[Part
     assert len(found) >= 4
     for each in found:
         assert each.levels == 1 + len(each.kinds)
-        assert {kind.partial for kind in each.kinds} == set(range(len(each.partial) + 1))
+        assert {kind.source for kind in each.kinds} == set(range(len(each.sources)))
+        assert len(each.sources) == len(each.partial) + 1
         assert {kind.deep for kind in each.kinds} == {True, False}
         names = [name for names in each.partial for name in names]
         assert all(each.partial) and len(names) == len(set(names)) and each.name not in names
@@ -251,7 +252,7 @@ def test_the_kernel_that_is_charged_need_not_read_what_the_sums_read(
             unfilled = Unfilled(scope, group, {given: [way] for given in part.levels})
             sources = {scope.bits[name] for names in group.partial[group.light :] for name in names}
             for level, kind in enumerate(group.kinds, 1):
-                if group.light <= kind.partial < len(group.partial) and kind.outer and kind.deep:
+                if group.light <= kind.source < len(group.partial) and kind.outer and kind.deep:
                     offered = unfilled.at(level, part.levels[0])
                     assert offered and all(each.reads in sources for each in offered)
                     assert all(unfilled.charge(each, level) == seconds for each in offered)
@@ -304,7 +305,7 @@ def test_what_the_part_is_given_is_lacking_at_levels_of_its_own(divided: tuple[P
     for part in division:
         for each in part.groups.values():
             for kind in each.kinds:
-                assert not kind.lacking or kind.partial < each.light
+                assert not kind.lacking or kind.source < each.light
             for place, ways in each.lacking.items():
                 ops = [
                     min((way.work.ops for way in found), default=0.0) for found in (each.once[place], ways)
@@ -316,7 +317,7 @@ def test_what_the_part_is_given_is_lacking_at_levels_of_its_own(divided: tuple[P
 @pytest.mark.parametrize("beside", [False, True])
 def test_buffers_past_a_dear_sum_are_told_apart(beside: bool) -> None:
     """Norms last: what the product is added to has sums beneath it as well, but cheap ones. Two products beside each other: to have
-    one is not to have both."""
+    one is not to have both, and where both are told apart, one kernel computes the lesser at least where none reads it."""
 
     def function(x: Any, *weights: Any) -> Any:
         rest = iter(weights)
@@ -339,9 +340,12 @@ def test_buffers_past_a_dear_sum_are_told_apart(beside: bool) -> None:
                 way.work.ops + way.work.flops + way.work.vector_flops
                 for way in each.once[read, "loops", True]
             )
-            for read in range(each.light, len(each.partial))
+            for read, source in enumerate(each.sources)
+            if source.some and (source.light or read >= each.light)
         ]
-        assert ops == sorted(ops) and ops[-1] > 10 * ops[0]
+        first, *rest = [ops.pop(), *ops] if beside else ops
+        assert first <= min(rest) and rest == sorted(rest) and rest[-1] > 10 * first
+        assert [source.light for source in each.sources if len(source.some) > 1] == [True] * beside
 
 
 def had(problem: Problem, key: Key, barred: set[str], known: dict[Key, bool], top: bool = True) -> bool:

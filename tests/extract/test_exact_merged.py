@@ -322,6 +322,61 @@ def test_the_bounds_of_sums_of_several_things_hold(seeds: Sequence[int], target:
     assert sum(known) > len(known) / 2
 
 
+def turned(seed: int) -> Program:
+    """Attention of what its positions turn, halves of each row with each other, and what is added to it."""
+    rng = random.Random(seed)
+    rows, width = rng.choice((16, 32, 64)), rng.choice((16, 32, 64))
+    dtype = rng.choice(("fp16", "fp32"))
+    kinds = rng.sample(("query", "key", "product", "after", "residual"), k=rng.randint(1, 3))
+
+    def turn(x: Any, cos: Any, sin: Any) -> Any:
+        a, b = x[:, : width // 2], x[:, width // 2 :]
+        return functions.concatenate([a * cos - b * sin, b * cos + a * sin], 1)
+
+    def function(x: Any, w: Any, cos: Any, sin: Any) -> Any:
+        q = x @ w if "product" in kinds else x * 2.0
+        q = turn(q, cos, sin) if "query" in kinds else q
+        y = functions.softmax(q @ (turn(x, cos, sin) if "key" in kinds else x).T) @ x
+        y = turn(y, cos, sin) if "after" in kinds else y
+        return x + y if "residual" in kinds else y
+
+    shapes = (rows, width), (width, width), (rows, width // 2), (rows, width // 2)
+    return tinyc.trace(function, *(tinyc.spec(dtype, shape) for shape in shapes))
+
+
+@pytest.mark.parametrize("target", ["sm80", "sm90"])
+@pytest.mark.parametrize("seeds", [(7, 9), pytest.param((6, 8, *range(10, 20)), marks=pytest.mark.slow)])
+def test_the_bounds_of_what_is_turned_hold(seeds: Sequence[int], target: str) -> None:
+    assert any([hold(turned(seed), target) for seed in seeds])
+
+
+def test_halves_that_turn_with_each_other_are_taken_with_each_other_alone() -> None:
+    """A half of a product's points is taken with the product; what both are needed for is not, or attention would read what is turned
+    where the product is filled."""
+
+    def function(x: Any, w: Any, cos: Any, sin: Any) -> Any:
+        y = x @ w
+        a, b = y[:, :16], y[:, 16:]
+        z = functions.concatenate([a * cos - b * sin, b * cos + a * sin], 1)
+        return functions.softmax(z @ x.T) @ x
+
+    problem = problem_of(function, (24, 32), (32, 32), (24, 16), (24, 16))
+    found = together(problem, Merging(1e9, False))
+    buffers = problem.view.buffers
+
+    def steps(name: str) -> set[str]:
+        ways = problem.options[root(problem, name)]
+        return {str(each.item.op) for each in ways if each.item.head == "Binary"}
+
+    halves = [name for name, buffer in buffers.items() if buffer.arg is None and buffer.shape == (24, 16)]
+    products = {name for name in halves if "MUL" in steps(name)}
+    ends = {name for name in halves if steps(name) & {"ADD", "SUB"}}
+    assert len(products) == 4 and len(ends) == 2
+    (one,) = {found.first.get(name, name) for name in products}
+    (other,) = {found.first.get(name, name) for name in ends}
+    assert buffers[one].shape == (24, 32) and one != other and other in ends
+
+
 def test_steps_reach_further_with_more_taken_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     function, shapes = transformer(4, 32, 64)
     program = tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})

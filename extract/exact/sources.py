@@ -1,0 +1,149 @@
+"""What may be read of that of which a value is made that is not filled: buffers that are as good as it, partial sums, what the sums
+beneath are computed from. Each program reads of one of these sources."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ..choice import REDUCING, Key, outside
+from ..problem import Problem
+
+DEAR, SUMS = 0.1, 2
+"""What a sum takes at least, of the time that the dearest takes, so that buffers past it are told apart; and so many sums at most."""
+
+
+class Source(NamedTuple):
+    """What is read of sets of buffers. ``some``: numbers of sets, together: of each of these, some kernel reads a buffer. ``barred``: the
+    sets of which no kernel reads any. ``light``: hardly anything is computed then."""
+
+    some: tuple[frozenset[int], ...]
+    barred: frozenset[int]
+    light: bool = False
+
+
+def sources_of(
+    partial: Sequence[Sequence[str]], past: Mapping[str, frozenset[str]], light: int
+) -> tuple[Source, ...]:
+    """What may be read of the sets ``partial``: the first of which some kernel reads, or none. ``past``: of buffers the dear sums that are
+    done, if there are several. Where one of a set is past some of these, it is told apart whether some kernel reads what is past the
+    others: if none does, each computes them, and else both have to be filled. ``light``: of so many sets, the first, hardly anything
+    is computed."""
+    nothing = frozenset[str]()
+    sums = [frozenset.intersection(*(past.get(name, nothing) for name in names)) for names in partial]
+    found: list[Source] = []
+    both: list[Source] = []
+    for number, own in enumerate(sums):
+        some, barred = frozenset({number}), frozenset(range(number))
+        missing = nothing.union(*sums) - own
+        others = frozenset(other for other in range(number + 1, len(sums)) if sums[other] & missing)
+        if own and others:
+            found.append(Source((some,), barred | others))
+            both.append(Source((some, others), barred, light=True))
+        else:
+            found.append(Source((some,), barred, light=number < light))
+    return (*found, Source((), frozenset(range(len(sums)))), *both)
+
+
+def beneath_sums(
+    problem: Problem, made: Iterable[Key], given: Collection[str], buffers: Collection[str]
+) -> tuple[list[Key], list[set[str]], Mapping[str, frozenset[str]]]:
+    """What the values ``made`` are computed from, down to the operands of the first sums on the way, and those of ``buffers`` that it
+    may be read from, as :func:`_apart` has them. Nothing of ``given``, by what it is, nor what that is computed from."""
+    sums = dict.fromkeys(made, 0)  # of each value, on the way to it
+    layers: tuple[list[Key], list[Key]] = [*sums], []
+    for count, layer in enumerate(layers):
+        while layer:
+            key = layer.pop()
+            if sums[key] < count or problem.view.origin(key[0]) in given:
+                continue
+            for option in problem.options[key]:
+                below = count + (option.item.head in REDUCING)
+                for child in option.children:
+                    if below < sums.get(child, len(layers)):
+                        sums[child] = below
+                        layers[below].append(child)
+    keys = [key for key in sums if problem.view.origin(key[0]) not in given]
+    return keys, *_apart(problem, keys, [key for key in keys if not sums[key]], buffers)
+
+
+def _apart(
+    problem: Problem, keys: Iterable[Key], before: Iterable[Key], buffers: Collection[str]
+) -> tuple[list[set[str]], Mapping[str, frozenset[str]]]:
+    """Those of ``buffers`` that ``keys`` may be read from. Where not all that ``before`` any sum may be read has the same dear sums
+    done, they are told apart by these, those in which most is done first: where a kernel reads none of such a set, it computes a
+    sum. In one set, to read what a LayerNorm is of would count as no more than adding a bias. And of each buffer, these sums."""
+    origin = problem.view.origin
+    dear = _dear(problem, before)
+    done: dict[str, frozenset[str]] = {}  # before any other sum
+    for key in sorted(before, key=problem.bit.__getitem__):  # operands first
+        ways = (option for option in problem.options[key] if option.item.head not in REDUCING)
+        below = (done.get(origin(child[0]), frozenset()) for option in ways for child in option.children)
+        own = frozenset({origin(key[0])} & dear.keys())
+        done[origin(key[0])] = done.get(origin(key[0]), own).union(*below)
+    partial = {  # partial sums of one are as good as it
+        origin(child[0]): done[origin(key[0])]
+        for key in before
+        if origin(key[0]) in dear
+        for child in _parts(problem, key)
+    }
+    found: dict[str, set[str]] = {}  # by origin
+    for key in keys:
+        reads = (str(each.item.payload[0]) for each in problem.options[key] if each.item.head == "Read")
+        found.setdefault(origin(key[0]), set()).update(set(reads).intersection(buffers))
+    told = {done[name] for name, names in found.items() if names and name in done}
+    if len(told) < 2:
+        return [set[str]().union(*found.values())], {}
+    nothing = frozenset[str]()
+    every = nothing.union(*told)
+    beneath = _beneath(problem, keys, sorted(every, key=lambda name: -dear[name]) if len(every) > 1 else [])
+    apart: dict[tuple[float, int], set[str]] = {}
+    past: dict[str, frozenset[str]] = {}
+    for name, names in found.items():
+        sums = done.get(name) or partial.get(name, nothing)
+        place = -sum(map(dear.__getitem__, sums)), 0 if sums else beneath.get(name, 0)
+        apart.setdefault(place, set()).update(names)
+        past |= dict.fromkeys(names, sums)
+    return [apart[place] for place in sorted(apart)], past
+
+
+def _beneath(problem: Problem, keys: Iterable[Key], sums: Sequence[str]) -> dict[str, int]:
+    """Of what ``keys`` are, the number of the first of ``sums`` that it is beneath; what it is, and they, by origin."""
+    origin, known = problem.view.origin, set(keys)
+    found: dict[str, int] = {}
+    for number, name in enumerate(sums):
+        stack = [key for key in known if origin(key[0]) == name]
+        seen = set(stack)
+        while stack:
+            for option in problem.options[stack.pop()]:
+                fresh = known.intersection(option.children) - seen
+                seen |= fresh
+                stack += fresh
+        for key in seen:
+            found.setdefault(origin(key[0]), number)
+    return found
+
+
+def _parts(problem: Problem, key: Key) -> Iterator[Key]:
+    """Partial sums (split-K) of a value: what it is the sum of, that kernels can only read."""
+    buffers = problem.view.buffers
+    for option in problem.options[key]:
+        for child in option.children if option.item.head == "Reduce" else ():
+            ways = [each.item for each in problem.options[child]]
+            if all(way.head == "Read" and buffers[str(way.payload[0])].arg is None for way in ways):
+                yield child
+
+
+def _dear(problem: Problem, keys: Iterable[Key]) -> dict[str, float]:
+    """Of the sums among ``keys``, by what they are, the dearest that take about as long, with what each takes."""
+    seconds: dict[str, float] = {}
+    for key in keys:
+        sums = [option.own for option in problem.options[key] if option.item.head in REDUCING]
+        whole = [option.own for option in problem.options[key] if option.item.head == "Contract"]
+        sums = whole if whole and any(True for _ in _parts(problem, key)) else sums  # not what is left of it
+        if sums and outside(problem.view.free[key[0]]):
+            name = problem.view.origin(key[0])
+            seconds[name] = min(*sums, seconds.get(name, float("inf")))
+    least = DEAR * max(seconds.values(), default=0.0)
+    dearest = sorted((name for name in seconds if seconds[name] >= least), key=lambda name: -seconds[name])
+    return {name: seconds[name] for name in dearest[:SUMS]}

@@ -1,0 +1,121 @@
+"""From what later kernels have a value that is not filled: which of two products beside each other they read; and how such kernels
+run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kernel_examples import ENOUGH, chosen_from
+
+import tinyc
+from tinyc.extract.cost.model import Work, amounts_of
+from tinyc.extract.exact.cases import LOOPS
+from tinyc.extract.exact.cuts import cuts
+from tinyc.extract.exact.hosts import Hosts
+from tinyc.extract.exact.parts import Part, parts
+from tinyc.extract.exact.regular import regular
+from tinyc.extract.exact.solved import Meter, answered
+from tinyc.extract.exact.sources import Source, sources_of
+from tinyc.extract.problem import Problem
+
+SETS = [["both"], ["one", "its sum"], ["other"], ["beneath"]]
+PAST = {"both": "ab", "one": "a", "its sum": "a", "other": "b"}
+
+
+def test_what_is_past_one_product_is_told_apart_by_whether_the_other_is_read() -> None:
+    past = {name: frozenset(sums) for name, sums in PAST.items()}
+    both, one, other, beneath, nothing, together = sources_of(SETS, past, 0)
+    assert both == Source((frozenset({0}),), frozenset())
+    assert one == Source((frozenset({1}),), frozenset({0, 2}))  # each computes the other
+    assert other == Source((frozenset({2}),), frozenset({0, 1}))
+    assert beneath.barred == {0, 1, 2} and nothing == Source((), frozenset(range(4)))
+    assert together == Source((frozenset({1}), frozenset({2})), frozenset({0}), light=True)
+
+
+@pytest.mark.parametrize("light", [0, 1, 2])
+def test_without_two_products_the_first_set_that_is_read_is_all_that_is_told(light: int) -> None:
+    found = sources_of(SETS, {"both": frozenset("a")}, light)
+    assert [source.light for source in found] == [number < light for number in range(5)]
+    assert [len(source.barred) for source in found] == list(range(5))
+
+
+def test_each_program_has_one_source() -> None:
+    """Whichever sets some kernel reads."""
+    past = {name: frozenset(sums) for name, sums in PAST.items()}
+    for read in range(16):
+        sets = {number for number in range(4) if read >> number & 1}
+        fits = [
+            source
+            for source in sources_of(SETS, past, 1)
+            if sets.isdisjoint(source.barred) and all(sets & some for some in source.some)
+        ]
+        assert len(fits) == 1
+
+
+def beside(*, split: bool) -> tuple[Problem, list[Part]]:
+    """Two products beside each other; ``split``: one of them over so much that it pays to sum it in parts."""
+
+    def function(x: Any, *weights: Any) -> Any:
+        rest = iter(weights)
+        for _ in range(2):
+            y = x - x.sum(axis=1, keepdims=True) * 0.5
+            x = x + y @ next(rest) + (y @ next(rest)).relu() @ next(rest)
+        return x
+
+    rows, width, inner = (512, 512, 2048) if split else (64, 128, 256)
+    shapes = ((rows, width), *[(width, width), (width, inner), (inner, width)] * 2)
+    program = tinyc.trace(function, *(tinyc.spec("fp16", shape) for shape in shapes))
+    problem, start = chosen_from(program, "sm90")
+    return problem, parts(problem, cuts(problem, regular(problem, start)), True, True)[0]
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_both_products_are_filled_where_neither_is_computed(split: bool) -> None:
+    """One that is had from partial sums is no cheap one: what is left of it is, where these are filled."""
+    problem, division = beside(split=split)
+    groups = [each for part in division for each in part.groups.values()]
+    found = [each for each in groups if any(len(source.some) > 1 for source in each.sources)]
+    assert found
+    for each in found:
+        (light,) = (source for source in each.sources if len(source.some) > 1)
+        first, others = ({name for number in some for name in each.partial[number]} for some in light.some)
+        assert light.light and first and others and first.isdisjoint(others)
+        ranks = {len(problem.view.buffers[name].shape) for name in first | others}
+        assert (3 in ranks) == split
+        lesser = each.sources.index(Source(light.some[:1], light.barred | light.some[1]))
+        done = {
+            number: min(way.work.ops for way in each.once[number, "loops", True]) for number in (0, lesser)
+        }
+        together = each.once[each.sources.index(light), "loops", True]
+        assert min(way.work.ops for way in together) < done[lesser] / 10
+
+
+def test_where_neither_product_is_computed_both_are_launched() -> None:
+    problem, division = beside(split=False)
+    seen = 0
+    for answer in answered(Hosts(problem), division, {}, Meter(ENOUGH), True, True):
+        assert answer.solved is not None
+        for group in answer.part.groups.values():
+            for level, kind in enumerate(group.kinds, 1):
+                if len(group.sources[kind.source].some) > 1:
+                    least = answer.solved.bounds.solve((answer.part.levels[0], (level,)))
+                    assert least >= 2 * problem.model.hardware.launch
+                    seen += least < float("inf")
+    assert seen
+
+
+def test_kernels_that_have_a_value_at_their_output_axes_fill_what_has_these() -> None:
+    problem, _ = beside(split=False)
+    hosts = Hosts(problem)
+    every = problem.loops()
+    some = problem.loops(["a0x64", "a1x128"])
+    assert some < every and problem.loops(["a0x65"]) <= frozenset().union(*problem.running.walks.values())
+    amounts = amounts_of(Work(ops=1e9))
+    least = [
+        min(timer(amounts) for timer in hosts.of(LOOPS, axes))
+        for axes in ((), ("a0x64",), ("a0x64", "a1x128"))
+    ]
+    assert least == sorted(least)
+    # what reductions bind is no axis of the output
+    assert hosts.of(LOOPS, ["a0x64", "a16x3"]) == hosts.of(LOOPS, ["a0x64"])
