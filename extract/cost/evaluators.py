@@ -24,7 +24,7 @@ def _where(condition: bool, then: float, otherwise: float) -> float:
 
 
 _NUMBERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {"Min": min, "Max": max, "floor": math.floor, "ceiling": math.ceil, "where": _where}
+    {"Min": min, "Max": max, "floor": math.floor, "ceiling": math.ceil, "where": _where, "sum": sum}
 )
 
 
@@ -99,9 +99,10 @@ def estimator(
             value = ast.Name(steps_of[-1][0], ast.Load())
             late |= {value.id} if of_work else set()
         known[name] = value
-    total: ast.expr = constant(0.0)
-    for name in names:
-        total = ast.BinOp(total, ast.Add(), known[name])
+    # as everywhere, since Python 3.12 sums more exactly than it adds
+    total = ast.Call(
+        ast.Name("sum", ast.Load()), [ast.Tuple([known[name] for name in names], ast.Load())], []
+    )
     used = frozenset[str]().union(names_of(total), *(names_of(value) for _, value in steps))
     constants = [name for name, _ in early if name in used]
     once = function(("schedule",), early, [ast.Name(name, ast.Load()) for name in constants], _NUMBERS)
