@@ -19,6 +19,11 @@ UNKNOWN_EXTENT = 64
 """Taken for an outer axis that something is computed again for, while its extent is not known."""
 
 
+def shortened(seconds: float) -> float:
+    """To nine digits: estimates that differ in the last bits alone, by the order in which something is added, are equal."""
+    return float(f"{seconds:.8e}")
+
+
 class Works:
     """The work of the items of an e-graph. ``sizes``: bytes of the program's arguments. ``order``: the keys that an output can
     reach."""
@@ -176,7 +181,8 @@ class Works:
         return found
 
     def schedule(self, key: Key, item: Item, whole: bool = False) -> Schedule | None:
-        """The Schedule with which a contraction by itself takes the least. ``whole``: of those that compute whole rows."""
+        """The Schedule with which a contraction by itself takes the least, of equal ones that whose tails compute least for nothing.
+        ``whole``: of those that compute whole rows."""
         if self.tiling is None:
             return None
         if (item, whole) not in self.schedules:
@@ -193,7 +199,7 @@ class Works:
         if whole:
             schedules = self._kept(item, schedules)
         pairs = ((self.model.kernel(replace(work, schedule=each)), each) for each in schedules)
-        return min(pairs, key=lambda pair: pair[0], default=(0.0, None))[1]
+        return min(pairs, key=lambda pair: (shortened(pair[0]), pair[1].padding), default=(0.0, None))[1]
 
     def _kept(self, item: Item, schedules: Iterable[Schedule]) -> Iterator[Schedule]:
         """``schedules`` with rows that blocks keep, as sums of four bytes, as far as they have the memory."""
