@@ -113,7 +113,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 
 def function(uop: str, dtype: DType, result: Rounding) -> Callable[..., Array]:
-    """The function of ``uop`` on arrays of ``dtype``: computed in fp32, rounded to ``result``."""
+    """The function of ``uop`` on arrays of ``dtype``: of fp32 numbers the fp32 number that is nearest (:func:`_transcendental`; RSQRT
+    and RECIP as the operations that they are made of), rounded to ``result``."""
     compute, apply = Rounding(dtype, result.float64).compute, _FUNCTIONS[uop]
 
     def computed(*operands: Array) -> Array:
