@@ -10,7 +10,7 @@ from .parts import Part
 
 def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[Key, ...], tuple[str, ...]]:
     """What a part is made of, with numbers for names, and the keys and buffers in the order of the numbers: two parts
-    with the same first are solved alike."""
+    with the same first are solved alike, where what they are given has the same prices."""
     view = problem.view
     keys = {key: number for number, key in enumerate(part.options)}
     buffers: dict[str, int] = {}
@@ -21,7 +21,6 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
             len(part.given),
             len(part.made),
             part.inside_bytes,
-            part.prices,
         )
     ]
     rows += [tuple(keys[key] for key in part.targets.get(name, ())) for name in part.made]

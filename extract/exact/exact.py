@@ -41,7 +41,7 @@ SMALL = 300
 APART = 1_000
 """Options of a program whose chains are taken apart, where they leave a gap."""
 
-CLOSE = 0.04
+CLOSE = 0.05
 """A gap of a program in parts with which the search is content."""
 
 LARGE = 800

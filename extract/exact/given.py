@@ -65,10 +65,6 @@ class Given:
         """The bits of values that can be computed at some levels only."""
         return self._only.values()
 
-    def known(self, key: Key) -> bool:
-        """Whether it is known what a kernel does that computes a value, what it reads among it."""
-        return key in self._name
-
     def mark(self, key: Key) -> int:
         """The bits of computing a value."""
         free = self.problem.view.free[key[0]]

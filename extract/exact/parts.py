@@ -44,7 +44,7 @@ class Part:
         sums: whether the last step to such a value is a sum, for all that there are.
         fetched: bytes of the elements that a kernel on a GPU fetches at least, once, that computes such a value.
         prices: what a buffer of ``given`` may be had for here where it is not filled.
-        inside_bytes, inside_reads: what a kernel reads at least that computes one of these values.
+        inside_bytes, inside_reads: what a kernel reads at least that computes one of these values, of which no more is known.
         known: of ``given``, what a kernel does beside that computes its values, where that is known.
         groups: the same of ``made``, with the buffers that are as good as each (``../mates.py``).
         rooted: of ``buffers`` those that cannot be filled without a value of each that is given, wherever the parts before are
@@ -314,6 +314,7 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
             if option.item.head == "Read" and option.item is not INSIDE:
                 waiting.append(str(option.item.payload[0]))
     amount, reads = program.inside(given) if inside else (0, frozenset[Key]())
+    reads &= inside.keys() - able  # of the others more is known
     return Part(
         tuple(given),
         tuple(made),
@@ -321,8 +322,8 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
         targets,
         tuple(buffers),
         inside,
-        amount,
-        reads & inside.keys(),
+        amount if reads else 0,
+        reads,
         known,
         fetched={key: program.fetched.get(key, 0.0) for key in inside},
         sums=sums,

@@ -364,8 +364,7 @@ class Scope:
         bit = self.bits[str(item.payload[0])]
         if item is not INSIDE:
             return bit
-        reading = key in self.part.inside_reads and not self.given.known(key)
-        return self.inside | self.given.mark(key) | (bit if reading else 0)
+        return self.inside | self.given.mark(key) | (bit if key in self.part.inside_reads else 0)
 
     def work(
         self, position: int, number: int, case: Case, shape: tuple[int, ...] | None = None

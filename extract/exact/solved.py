@@ -7,7 +7,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..choice import Kernel, Key
 from ..cost.model import Work
@@ -173,7 +173,14 @@ def answered(
     """The solutions of parts; of those that are equal, one is solved. Those that are most of the program come first: where the
     effort does not reach for all, it does for these."""
     forms = [canonical(hosts.problem, part) for part in division]
-    names = [(loosely, further, merges, *form) for form, _, _ in forms]
+    dearest: dict[object, tuple[float, ...]] = {}
+    for part, (form, _, _) in zip(division, forms, strict=True):
+        dearest[form] = tuple(map(max, part.prices, dearest.get(form, part.prices)))
+    # any price gives a bound: with the dearest for all, the first layers are equal to those that come later
+    division = [
+        replace(part, prices=dearest[form]) for part, (form, _, _) in zip(division, forms, strict=True)
+    ]
+    names = [(loosely, further, merges, dearest[form], *form) for form, _, _ in forms]
     count = Counter(names)
     shares = [count[name] * len(part.options) for name, part in zip(names, division, strict=True)]
     for number in sorted(range(len(forms)), key=lambda number: -shares[number]):
