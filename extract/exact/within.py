@@ -75,9 +75,18 @@ def within(scope: Scope, keys: Iterable[Key], most: float) -> Mapping[Levels, li
 
 def best(ways: Iterable[Within]) -> list[Within]:
     """Those of which no other needs less and takes no longer."""
+    ordered = sorted(ways, key=lambda way: (way.seconds, way.reads))
     kept: list[Within] = []
-    for way in sorted(ways, key=lambda way: (way.seconds, way.reads)):
-        if not any(other.reads & ~way.reads == 0 and other.marks & ~way.marks == 0 for other in kept):
+    # one set of both that it needs: there may be thousands of ways, each of them held against hundreds
+    width = max((way.reads.bit_length() for way in ordered), default=0)
+    known: list[int] = []
+    for way in ordered:
+        needed = way.reads | way.marks << width
+        for other in known:
+            if other & needed == other:
+                break
+        else:
+            known.append(needed)
             kept.append(way)
     return kept
 
@@ -101,7 +110,8 @@ class Unfilled:
         for each in ways.values():
             if tuple(each) not in known:
                 few = self._few(each)
-                known[tuple(each)] = [self._ways(few, kind) for kind in group.kinds]
+                there = {what: self._ways(few, *what) for what in {kind[:2] for kind in group.kinds}}
+                known[tuple(each)] = [there[kind[:2]] for kind in group.kinds]
         self.ways = {given: known[tuple(each)] for given, each in ways.items()}
 
     def at(self, level: int, given: Levels) -> list[Within]:
@@ -139,11 +149,11 @@ class Unfilled:
         """What :meth:`_fits` asks of a way."""
         return bool(way.reads & self.rooted), way.seconds <= self.cheap, way.some
 
-    def _ways(self, ways: Sequence[Within], kind: Kind) -> list[Within]:
-        """Those at a level, as :meth:`_fits` tells them apart."""
-        source = self.group.sources[kind.source]
-        barred = sum(self.partial[number] for number in source.barred)
-        there = [way for way in ways if way.outer <= kind.outer and (way.some or not way.reads & barred)]
+    def _ways(self, ways: Sequence[Within], number: int, outer: bool) -> list[Within]:
+        """Those from a source, at the kernel's output axes or not, as :meth:`_fits` tells them apart."""
+        source = self.group.sources[number]
+        barred = sum(self.partial[other] for other in source.barred)
+        there = [way for way in ways if way.outer <= outer and (way.some or not way.reads & barred)]
         for place, numbers in enumerate(source.some):
             # some kernel reads some of it, not always the one that is charged: where nothing is, one that reads of the first
             some, own = sum(self.partial[number] for number in numbers), source.light and not place
