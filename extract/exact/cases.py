@@ -34,11 +34,11 @@ class Case(NamedTuple):
         """What a kernel holds with ``item``, as far as it matters; None where it is of the kind no more. ``scanned``:
         whether the item depends on another reduction's axes; ``base``: whether it can be tiled by itself. ``row``: what the
         machine keeps."""
-        reduces, scans = item.head in ("Reduce", "Contract"), item.head == "Scan"
-        if item is INSIDE and (self.name in PRODUCTS or self == STREAMS):
-            return held | {("inside", scanned)}
-        if self.how in LOOPED or not (reduces or scans):
+        if not self.heeds(item):
             return held
+        if item is INSIDE:
+            return held | {("inside", scanned)}
+        reduces, scans = item.head in ("Reduce", "Contract"), item.head == "Scan"
         if self.name in ("beside", "rows"):
             if item.head != "Contract":
                 return None if scans else held
@@ -53,6 +53,12 @@ class Case(NamedTuple):
         if self.name == "alone" and not (item.head == "Contract" and base):
             return None
         return held | {(kind, scanned)}
+
+    def heeds(self, item: Item) -> bool:
+        """Whether :meth:`held` may say of an item anything else than what is held already."""
+        if item is INSIDE and (self.name in PRODUCTS or self == STREAMS):
+            return True
+        return self.how not in LOOPED and item.head in ("Reduce", "Contract", "Scan")
 
     def _row(self, held: Held, item: Item, origin: str, base: bool, row: Row | None) -> Held | None:
         """With one more contraction of a row."""

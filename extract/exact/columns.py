@@ -11,76 +11,20 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import add, le
 from typing import NamedTuple
 
-from ..choice import Key, as_copy, tileable, tiles, turning
+from ..choice import Key, as_copy, tiles, turning
 from ..cost.model import Work
 from ..cost.schedule import Schedule
 from ..pricing import priced
 from ..view import Buffer, Item, Way, is_rounded
-from .cases import LOOPS, SCAN, STREAMS, Case, Held
+from .cases import SCAN, STREAMS, Case, Held
 from .covers import Cover, least
 from .floors import Floor
-from .inside import INSIDE
-from .scope import Contexts, Open, Scope
-
-PLAIN: Contexts = frozenset([()])
-"""Of a value that depends on no reduction's axes."""
-
-
-class Label(NamedTuple):
-    """``work``: by field of the scope. ``reads``: bit set of buffers. ``shunned``: those that it could have read and has
-    not: if it reads one of them for another value, it is no better than a kernel that reads it for both. ``upper``: about
-    what its parts cost one by one, in seconds. ``step``: what is computed as what in the last step; ``before``: all before."""
-
-    work: tuple[float, ...]
-    reads: int
-    shunned: int
-    upper: float
-    before: Label | None
-    step: tuple[tuple[Key, Item], ...]
-
-    def items(self) -> dict[Key, Item]:
-        """What each value is computed as."""
-        found: dict[Key, Item] = {}
-        label: Label | None = self
-        while label is not None:
-            found |= label.step
-            label = label.before
-        return found
-
-
-class State(NamedTuple):
-    """``open``: what is still to be computed, by rank, the highest first. ``fixed``: of values that need each other in
-    a circle, what they are computed as: (position, option, contexts). ``held``: see :meth:`Case.held`."""
-
-    open: Open
-    fixed: tuple[tuple[int, int, Contexts], ...]
-    held: Held
-
-
-class Move(NamedTuple):
-    """A step of a search, or several. ``after``: the state then. The others are what it adds to a label, see there."""
-
-    after: State
-    work: tuple[float, ...]
-    reads: int
-    shunned: int
-    upper: float
-    step: tuple[tuple[Key, Item], ...]
-
-
-def _one_after_the_other(one: Move, two: Move) -> Move | None:
-    """Two steps as one; None where one reads what the other has shunned."""
-    if one.reads & two.shunned or one.shunned & two.reads:
-        return None
-    work = tuple(map(float.__add__, one.work, two.work))
-    reads, shunned = one.reads | two.reads, one.shunned | two.shunned
-    return Move(two.after, work, reads, shunned, one.upper + two.upper, two.step + one.step)
-
-
-COMPARED = 400
-"""Comparisons with labels of a state that count as a label: where it has hundreds, they take longer than all else."""
+from .labels import COMPARED, Label, Labels, State
+from .moves import Moves
+from .scope import Open, Scope
 
 
 class Column(NamedTuple):
@@ -158,7 +102,7 @@ def undominated(found: Iterable[Column]) -> list[Column]:
 
 
 def _no_more(one: Column, other: Column) -> bool:
-    return all(map(float.__le__, one.costs, other.costs))
+    return all(map(le, one.costs, other.costs))
 
 
 class Search:
@@ -184,24 +128,18 @@ class Search:
         ``root`` depend on, where that is known."""
         self.scope, self.case, self.root, self.most, self.filled = scope, case, root, most, filled
         self.size, self.own = size, scope.bits[filled] if filled else 0
-        self.free: frozenset[Key] = frozenset()
         self.beside, self.limit = beside, limit
         self.limits: dict[int, float] = {}
         self.before = 0.0 if filled else scope.problem.model.kernel(beside)
         self.shape = shape
         runs = scope.cases.runs(root, case, shape, size) if shape is not None and root is not None else []
         axes = axes if root is None else scope.problem.view.free[root[0]]
-        self.constants = scope.constants(case)
         self.floors = Floor(scope, case, runs, beside if filled else None, axes)
         self.ahead: dict[Open, list[tuple[Cover, float]]] = {}
         self.least = float("inf")
         self.full = False
         self.count = 0
-        self.compared = 0
-        self.zero = (0.0,) * len(scope.fields)
-        self.rank: Mapping[int, int] = {}
-        self.forced: dict[State, Move | None] = {}
-        self.known: dict[State, list[Label]] = {}
+        self.labels = Labels(scope.width)
         self.pending: dict[State, list[Label]] = {}
         self.queue: list[tuple[int, int, State]] = []
         self.pushed = 0
@@ -211,27 +149,27 @@ class Search:
         """Whole kernels, each with what it holds."""
         return [
             (label, state.held)
-            for state, labels in self.known.items()
+            for state in self.labels.states()
             if not state.open and (not self.filled or self.case.whole(state.held))
-            for label in labels
+            for label in self.labels.of(state)
         ]
 
     def run(self, root: Key, most: int) -> None:
-        if not self.filled:
-            # its own work is counted where it is used, as that of INSIDE, and so is what Beneath knows
-            self.free = self.scope.grouped(root)
-        self.rank = self.scope.ranks(root)
-        start = State(((self.scope.position[root], frozenset([()])),), (), frozenset())
-        self._push(
-            start,
-            Label(self.zero, 0, 0, self.scope.problem.model.kernel(self.beside) - self.before, None, ()),
-        )
+        # where no buffer is filled, its own work is counted where it is used, as that of INSIDE, and so is what Beneath knows
+        free = frozenset[Key]() if self.filled else self.scope.grouped(root)
+        moves = self.scope.moves.get((self.case, root, self.own, self.shape)) if self.filled else None
+        if moves is None:
+            moves = Moves(self.scope, self.case, root, self.root, self.own, self.shape, free)
+        if self.filled:
+            self.scope.moves[self.case, root, self.own, self.shape] = moves
+        seconds = self.scope.problem.model.kernel(self.beside) - self.before
+        self._push(moves, moves.start, Label(moves.zero, 0, 0, seconds, None, ()))
         while self.queue:
             _, _, state = heapq.heappop(self.queue)
-            current = set(map(id, self.known[state]))
+            current = set(map(id, self.labels.of(state)))
             labels = [label for label in self.pending.pop(state) if id(label) in current]
-            self.count += len(labels) + self.compared // COMPARED
-            self.compared %= COMPARED
+            self.count += len(labels) + self.labels.compared // COMPARED
+            self.labels.compared %= COMPARED
             if self.count > most:
                 self.full = True
                 states = [(state, label) for state, more in self.pending.items() for label in more]
@@ -243,169 +181,31 @@ class Search:
                 )
                 self.least = min(self.least, *floors)
                 return
-            self._expand(state, labels)
+            self._expand(moves, state, labels)
 
-    def _expand(self, state: State, labels: Sequence[Label]) -> None:
-        for number in self._numbers(state):
-            first = self._move(state, number)
-            following = first and self._forced(first.after)
-            move = first and following and _one_after_the_other(first, following)
-            if move is None:
-                continue
-            after, work, reads, shunned, more, step = move
+    def _expand(self, moves: Moves, state: State, labels: Sequence[Label]) -> None:
+        for after, work, reads, shunned, more, step in moves.of(state):
             for label in labels:
                 if label.reads & shunned or label.shunned & reads:
                     continue
-                total = tuple(map(float.__add__, label.work, work))
+                total = tuple(map(add, label.work, work))
                 upper = label.upper + more + (self.scope.moving(reads) if reads & ~label.reads else 0.0)
                 self._push(
-                    after, Label(total, label.reads | reads, label.shunned | shunned, upper, label, step)
+                    moves,
+                    after,
+                    Label(total, label.reads | reads, label.shunned | shunned, upper, label, step),
                 )
 
-    def _numbers(self, state: State) -> list[int]:
-        """The options by which the value that comes next may be computed."""
-        scope, position = self.scope, state.open[0][0]
-        key = scope.order[position]
-        for place, number, _ in state.fixed:
-            if place == position:
-                return [number]
-        free = key == self.root
-        stored = key[0] in scope.problem.stored
-        return [
-            number
-            for number, option in enumerate(scope.options[key])
-            if (
-                scope.bits[str(option.item.payload[0])] != self.own
-                if option.item.head == "Read"
-                else free or not stored
-            )
-            and (free or (self.case, position, number) not in scope.dropped)
-        ]
-
-    def _forced(self, state: State) -> Move | None:
-        """All steps from a state on for which there is no choice, as one; None where they lead nowhere."""
-        steps: list[tuple[State, Move]] = []
-        while state not in self.forced:
-            numbers = self._numbers(state) if state.open else []
-            step = self._move(state, numbers[0]) if len(numbers) == 1 else None
-            if step is not None:
-                steps.append((state, step))
-                state = step.after
-            else:
-                here = not state.open or len(numbers) > 1
-                self.forced[state] = Move(state, self.zero, 0, 0, 0.0, ()) if here else None
-        found = self.forced[state]
-        for before, step in reversed(steps):
-            found = found and _one_after_the_other(step, found)
-            self.forced[before] = found
-        return found
-
-    def _move(self, state: State, number: int) -> Move | None:
-        """The step by which the value that comes next is computed by an option; None where there is no such kernel."""
-        scope = self.scope
-        (position, contexts), rest = state.open[0], state.open[1:]
-        key = scope.order[position]
-        item = scope.options[key][number].item
-        held: Held | None = state.held
-        if all(place != position for place, _, _ in state.fixed):
-            origin, tiles = scope.problem.view.origin(key[0]), item.head == "Contract"
-            tiles = tiles and tileable(scope.problem.view, key[0], item)
-            held = self.case.held(state.held, item, origin, contexts != PLAIN, tiles, scope.problem.row)
-        if held is None:
-            return None
-        work, marks = scope.work(position, number, self.case, self.shape)
-        if self.filled and self.case == LOOPS and ("streams", None) in marks:
-            return None
-        children = scope.steps(position, number, contexts)
-        constant = [self.constants[child] for child, _ in children if child in self.constants]
-        marks = marks.union(*(more for _, more in constant))
-        after = self._after(state, rest, position, number, contexts, held | marks)
-        if after is None or not self._able(after):
-            return None
-        times, reads, upper = len(contexts), scope.reads(key, item), 0.0
-        if key in self.free:
-            work = self.zero
-        else:
-            upper = times * scope.seconds(position, number, self.case)
-        if item is INSIDE:
-            reads |= scope.given.again(key, times)
-        shunned = scope.at_hand[self.case][position][number] if key != self.root else 0
-        total = tuple([times * amount for amount in work])
-        return Move(after, total, reads, shunned, upper, ((key, item), *(each for each, _ in constant)))
-
-    def _after(
-        self, state: State, rest: Open, position: int, number: int, contexts: Contexts, held: Held
-    ) -> State | None:
-        """The state once a value is computed by an option; None where it would need itself."""
-        scope = self.scope
-        open_ = dict(rest)
-        fixed = {each[0]: each for each in state.fixed}
-        if scope.circle[position] >= 0:
-            known = fixed[position][2] if position in fixed else frozenset()
-            fixed[position] = (position, number, known | contexts)
-        for child, inner in scope.steps(position, number, contexts):
-            if child in self.constants:
-                continue
-            if child in fixed:
-                inner -= fixed[child][2]
-                if not inner:
-                    continue
-            open_[child] = open_.get(child, frozenset()) | inner
-        if fixed and self._circular(fixed, position):
-            return None
-        rank = self.rank
-        ordered = tuple(sorted(open_.items(), key=lambda each: -rank[each[0]]))
-        if fixed:
-            last = rank[ordered[0][0]] if ordered else -1
-            fixed = {place: each for place, each in fixed.items() if rank[scope.circle[place]] <= last}
-        return State(ordered, tuple(fixed[place] for place in sorted(fixed)), held)
-
-    def _able(self, state: State) -> bool:
-        """Whether a kernel that goes on from a state may be of the case: else it is one of another, where it costs as much."""
-        positions = (position for position, _ in state.open)
-        return not self.filled or self.scope.contents.able(self.case, state.held, positions)
-
-    def _circular(self, fixed: Mapping[int, tuple[int, int, Contexts]], start: int) -> bool:
-        seen: set[int] = set()
-        stack = [start]
-        while stack:
-            place = stack.pop()
-            for child in self.scope.options[self.scope.order[place]][fixed[place][1]].children:
-                other = self.scope.position[child]
-                if other == start:
-                    return True
-                if other in fixed and other not in seen:
-                    seen.add(other)
-                    stack.append(other)
-        return False
-
-    def _push(self, state: State, label: Label) -> None:
-        known = self.known.get(state)
-        if known is None:
-            known = self.known[state] = []
-        work, reads, shunned = label.work, label.reads, label.shunned
-        self.compared += len(known)
-        for other in known:
-            if other.reads & ~reads == 0 == other.shunned & ~shunned and all(
-                map(float.__le__, other.work, work)
-            ):
-                return
-        if not self._worthwhile(state, label):
+    def _push(self, moves: Moves, state: State, label: Label) -> None:
+        if self.labels.worse(state, label) or not self._worthwhile(state, label):
             return
-        known[:] = [
-            other
-            for other in known
-            if reads & ~other.reads
-            or shunned & ~other.shunned
-            or not all(map(float.__le__, work, other.work))
-        ]
-        known.append(label)
+        self.labels.add(state, label)
         if not state.open:
             return
         if state not in self.pending:
             self.pending[state] = []
             self.pushed += 1
-            heapq.heappush(self.queue, (-self.rank[state.open[0][0]], self.pushed, state))
+            heapq.heappush(self.queue, (-moves.rank[state.open[0][0]], self.pushed, state))
         self.pending[state].append(label)
 
     def floor(self, label: Label, held: Held, ahead: Cover | None = None, enough: float = 0.0) -> float:
@@ -413,7 +213,7 @@ class Search:
         work, reads = label.work, label.reads
         if ahead is None:
             return self.floors.of(work, reads, held, enough=enough)
-        work = tuple(map(float.__add__, work, ahead.work))
+        work = tuple(map(add, work, ahead.work))
         return self.floors.of(work, reads | ahead.reads, held, whole=False, enough=enough)
 
     def costs(self, way: Way, label: Label, held: Held) -> tuple[float, ...]:
@@ -464,7 +264,7 @@ class Search:
             enough = min(limit, self.most)
             if not self.floors.runs and label.upper + upper <= enough:  # then it cannot be above them
                 return True
-            work, reads = tuple(map(float.__add__, label.work, cover.work)), label.reads | cover.reads
+            work, reads = tuple(map(add, label.work, cover.work)), label.reads | cover.reads
             if self.floors.soon(work, reads, state.held, enough):
                 return True
             floor = self.floors.of(work, reads, state.held, whole=False, enough=enough)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Sequence
+from operator import add, le
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Covers:
             read = scope.reads(key, option.item)
             children = dict.fromkeys(scope.position[child] for child in option.children)
             result += [
-                Cover(read | each.reads, tuple(map(float.__add__, own, each.work)))
+                Cover(read | each.reads, tuple(map(add, own, each.work)))
                 for each in self.together(tuple(children), case, shape)
             ]
         return fewer(result) or [Cover(0, zero)]
@@ -127,7 +128,7 @@ def fewer(covers: Sequence[Cover]) -> list[Cover]:
     for _, each in sorted([(each[0].bit_count(), each) for each in covers]):
         reads, work = each
         for other in kept:
-            if other[0] & ~reads == 0 and all(map(float.__le__, other[1], work)):
+            if other[0] & ~reads == 0 and all(map(le, other[1], work)):
                 break
         else:
             kept.append(each)

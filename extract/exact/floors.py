@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from operator import add
 
 from ..cost.model import AMOUNTS, Timer, Work, amounts_of
 from ..cost.schedule import Schedule
@@ -64,7 +65,7 @@ class Floor:
         least = float("inf")
         for once, schedule in scope.given.once(reads, self.case.how, levels):
             if not whole or self._tiles(reads, held, schedule):
-                total = tuple(map(float.__add__, amounts, once))
+                total = tuple(map(add, amounts, once))
                 least = min(least, self._least(total, moved, held, reads, schedule, whole, enough))
             if least <= enough:
                 if self.written is not None and not reads & scope.inside and self.hit is not None:
@@ -122,7 +123,7 @@ class Floor:
             return self._fewest(amounts, moved, self._timers(moved, (run,)), enough)
         if tiles and self.written is not None and inside:  # by a product somewhere beneath what is given
             tiling = (
-                self._fewest(tuple(map(float.__add__, amounts, more)), None, timers, enough)
+                self._fewest(tuple(map(add, amounts, more)), None, timers, enough)
                 for more, timers in self._tiling
             )
             least = min(tiling, default=float("inf"))

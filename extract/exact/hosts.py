@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
+from operator import le
 
 from ..choice import How
 from ..cost.model import CostModel, Timer, Work, estimates_by_formulas
@@ -80,4 +81,4 @@ def undominated(model: CostModel, works: Iterable[Work]) -> list[Work]:
 
 
 def _below(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return all(map(float.__le__, one, other))
+    return all(map(le, one, other))

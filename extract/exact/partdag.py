@@ -19,6 +19,7 @@ class PartDag:
 
     def __init__(self, scope: Scope, found: Mapping[str, Columns], worth: Mapping[str, float]) -> None:
         self.scope, self.part, self.found = scope, scope.part, found
+        self._named: dict[int, tuple[str, ...]] = {}
         self.reads = {
             name: [self.names(column.reads) for column in each.found] for name, each in found.items()
         }
@@ -37,10 +38,12 @@ class PartDag:
 
     def names(self, reads: int) -> tuple[str, ...]:
         """The buffers of a bit set that have to be filled."""
-        scope = self.scope
-        return tuple(
-            name for name, bit in scope.bits.items() if reads & bit & scope.filled and name not in scope.same
-        )
+        scope, reads = self.scope, reads & self.scope.filled
+        if reads not in self._named:
+            self._named[reads] = tuple(
+                name for name, bit in scope.bits.items() if reads & bit and name not in scope.same
+            )
+        return self._named[reads]
 
     def where(self, given: Levels, made: Levels) -> tuple[Hashable, Dag]:
         """At these levels of what is given, and of what is made. The first is the same for those that are."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import add, le
+from typing import TYPE_CHECKING
 
 from ..choice import LOOPED, How, Key, bound_axes, outside, turning
 from ..cost.model import AMOUNTS, Work, amounts_of, estimates_by_formulas, work_of
@@ -25,6 +27,9 @@ from .merged import Merging, merged
 from .parts import Part
 from .ranks import ranks
 from .tables import HOWS, of_fields
+
+if TYPE_CHECKING:
+    from .moves import Moves
 
 Context = tuple[tuple[str, object], ...]
 """For each axis of a value that a reduction binds, which one: (its position, its own context)."""
@@ -91,6 +96,7 @@ class Scope:
         for name, bit in self.bits.items():
             size = part.inside_bytes if name == INSIDE.payload[0] else problem.works.bytes(buffers[name])
             self.sizes[bit] = min(size, self.sizes.get(bit, size))
+        self.width = max(self.sizes, default=0).bit_length()
         self.filled = sum(
             {bit for name, bit in self.bits.items() if name in buffers and buffers[name].arg is None}
         )
@@ -112,6 +118,7 @@ class Scope:
         self.position = {key: number for number, key in enumerate(self.order)}
         self.roofline = estimates_by_formulas(problem.model)
         self.dropped: set[tuple[Case, int, int]] = set()
+        self.moves: dict[object, Moves] = {}  # of searches from one root, by what they are of
         self.covers = Covers(self)
         self.levels = part.levels
         self._operands = [{self.position[child] for child in self.edges[key]} for key in self.order]
@@ -252,12 +259,14 @@ class Scope:
                     for number, seconds in enumerate(self._least(case, position)):
                         if seconds >= limit and (case, position, number) not in self.dropped:
                             self.dropped.add((case, position, number))
+                            self.moves.clear()
                             self.covers.forget(case, position)
 
     def searched(self) -> None:
         """Forgets what is only of use to those who look for kernels: it is most of what there is of a scope, which is a circle of
         references and stays until these are looked for."""
         self.covers.clear()
+        self.moves.clear()
         for known in (self._work, self._steps, self._seconds, self._longer, self._shaped):
             known.clear()
 
@@ -297,7 +306,7 @@ class Scope:
                     own, _ = self.work(position, number, case)
                     below = [least.get(child, zero) for child in option.children]
                     more = map(max, *below) if len(below) > 1 else below[0] if below else zero
-                    ways.append(tuple(map(float.__add__, own, more)))
+                    ways.append(tuple(map(add, own, more)))
                 least[key] = tuple(map(min, *ways)) if len(ways) > 1 else ways[0] if ways else zero
                 found.append(ways)
             result[case] = found
@@ -338,7 +347,7 @@ class Scope:
         if looped and not outside(self.problem.view.free[key[0]]):
             return 0  # how often loops fetch it again is not in these works
         for number, option in enumerate(self.options[key]):
-            if _reads(option) and all(map(float.__le__, self.work(position, number, case)[0], way)):
+            if _reads(option) and all(map(le, self.work(position, number, case)[0], way)):
                 mask |= self.bits[str(option.item.payload[0])]
         return mask
 

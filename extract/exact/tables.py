@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import add, le
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
@@ -300,7 +301,7 @@ def _done(rows: Sequence[_Plain], barred: Barred, again: int) -> Mapping[int, Se
                         _Way(
                             step.schedule or beside.schedule,
                             beside.plain and not step.sums,
-                            tuple(map(float.__add__, step.work, beside.amounts)),
+                            tuple(map(add, step.work, beside.amounts)),
                         )
                     )
         if ways:
@@ -328,7 +329,7 @@ def _fewest(ways: Sequence[_Way]) -> list[_Way]:
     for way in sorted(ways, key=lambda way: way.amounts) if len(ways) > 1 else ways:
         schedule, plain, amounts = way
         for other in kept:
-            if other[1] == plain and other[0] == schedule and all(map(float.__le__, other[2], amounts)):
+            if other[1] == plain and other[0] == schedule and all(map(le, other[2], amounts)):
                 break
         else:
             kept.append(way)
