@@ -254,9 +254,10 @@ class Search:
 
     def _worthwhile(self, state: State, label: Label) -> bool:
         """Whether a kernel that goes on from a label may be of use, in one of the ways in which it may go on."""
-        dearer = float("inf")
+        ways: list[tuple[tuple[float, ...], int, float, float]] = []
         for cover, upper in self._ahead(state):
-            filled = (label.reads | cover.reads) & self.scope.filled
+            reads = label.reads | cover.reads
+            filled = reads & self.scope.filled
             limit = self.limits.get(filled)
             if limit is None:
                 limit = float("inf") if self.limit is None else self.limit(filled) * (1 + 1e-9)
@@ -264,9 +265,12 @@ class Search:
             enough = min(limit, self.most)
             if not self.floors.runs and label.upper + upper <= enough:  # then it cannot be above them
                 return True
-            work, reads = tuple(map(add, label.work, cover.work)), label.reads | cover.reads
+            work = tuple(map(add, label.work, cover.work))
             if self.floors.soon(work, reads, state.held, enough):
                 return True
+            ways.append((work, reads, limit, enough))
+        dearer = float("inf")
+        for work, reads, limit, enough in ways:
             floor = self.floors.of(work, reads, state.held, whole=False, enough=enough)
             if floor <= enough:
                 return True

@@ -86,17 +86,18 @@ def _alike(problem: Problem, found: Sequence[Cut]) -> list[Cut]:
 
 def joined(at: Sequence[Cut], sizes: Sequence[int], most: int) -> list[Cut]:
     """The cuts without those beside parts of few options: what is lost at a cut is hardly worth it. Such a part is put together with
-    a neighbour, wherever there are two like them, so that equal layers stay equal; or there, if both are like no others.
+    a neighbour, wherever there are two like them, so that equal layers stay equal; or once, if both are like no others.
     ``sizes``: options of each part; ``most``: of what is put together."""
     groups = [([number], size) for number, size in enumerate(sizes)]  # parts that are one, and their options
     while True:
         count = Counter(size for _, size in groups)
+        single = {size for numbers, size in groups if len(numbers) == 1 and count[size] == 1}
         pairs = Counter((one, two) for (_, one), (_, two) in itertools.pairwise(groups))
         able = [
             (-times, one + two, one, two)
             for (one, two), times in pairs.items()
             if min(one, two) <= FEW and one + two <= most and one != two
-            if times > 1 or count[one] == count[two] == 1
+            if times > 1 or {one, two} <= single
         ]
         if not able:
             break

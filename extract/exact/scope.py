@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from operator import add, le
+from operator import add, itemgetter, le
 from typing import TYPE_CHECKING
 
 from ..choice import LOOPED, How, Key, bound_axes, outside, turning
@@ -202,13 +202,22 @@ class Scope:
     ) -> list[float]:
         """Amounts of all fields from those of the scope's, with those of all fields ``beside`` them and what is ``read``. Of the
         amounts, "ops" are without those of the epilogue: a kernel with more of either costs more."""
-        values = list(beside)
-        for place, amount in zip(self.places, amounts, strict=True):
-            values[place] += amount
-            if place == EPILOGUE:
-                values[OPS] += amount
+        values = list(map(add, beside, self._placed((*amounts, 0.0))))
+        if self._epilogue >= 0:
+            values[OPS] += amounts[self._epilogue]
         values[READ] += read
         return values
+
+    @cached_property
+    def _placed(self) -> Callable[[Sequence[float]], Sequence[float]]:
+        """The amounts of all fields, of those of the scope's and a last one, which is nothing."""
+        fields = self.fields
+        return itemgetter(*[fields.index(name) if name in fields else len(fields) for name in AMOUNTS])
+
+    @cached_property
+    def _epilogue(self) -> int:
+        """The place of the epilogue's operations in the scope's amounts, or -1."""
+        return self.fields.index(AMOUNTS[EPILOGUE]) if AMOUNTS[EPILOGUE] in self.fields else -1
 
     def amounts(self, work: Work) -> tuple[float, ...]:
         """What :meth:`whole` makes Work of."""
@@ -216,10 +225,6 @@ class Scope:
         if "ops" in found:
             found["ops"] -= work.epilogue_ops
         return tuple(found.values())
-
-    @cached_property
-    def places(self) -> tuple[int, ...]:
-        return tuple(map(AMOUNTS.index, self.fields))
 
     def bytes(self, reads: int) -> int:
         """Of a set of buffers."""
