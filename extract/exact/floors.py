@@ -130,12 +130,12 @@ class Floor:
             if moved is None:
                 return least
             return max(least, self._fewest(amounts, moved, self._timers(moved, (None,)), enough))
-        hosts = (
-            self.scope.hosts.of(self.case, self.axes or ())
-            if moved is None
-            else self._timers(moved) or self._timers(moved, (None,))
-        )
+        hosts = self._hosts if moved is None else self._timers(moved) or self._timers(moved, (None,))
         return self._fewest(amounts, moved, hosts, enough)
+
+    @cached_property
+    def _hosts(self) -> Sequence[Timer]:
+        return self.scope.hosts.of(self.case, self.axes or ())
 
     @cached_property
     def _tiling(self) -> Sequence[tuple[Amounts, Sequence[Timer]]]:

@@ -197,9 +197,10 @@ def _further(
 
 def _known(known: Known, table: Table, sources: Sequence[Barred]) -> Found:
     what = table, tuple(sources)
-    if what not in known:
-        known[what] = ways_of(*what)
-    return known[what]
+    found = known.get(what)  # tables are large: once
+    if found is None:
+        found = known[what] = ways_of(*what)
+    return found
 
 
 def _unread(way: Once) -> Once:
@@ -222,21 +223,25 @@ def _before(
         group = groups.get(name)
         if group is None:
             continue
+        known: dict[tuple[tuple[int, ...], bool, bool], list[tuple[Once, ...]]] = {}
         for key in _keys(problem, values, (name,)):
             reads = [
                 problem.view.buffers[str(option.item.payload[0])]
                 for option in problem.options[key]
                 if option.item.head == "Read" and option.item.payload[0] not in barred.get(name, ())
             ]
-            sizes = [problem.works.bytes(buffer) if buffer.arg is None else 0 for buffer in reads]
-            ways: list[tuple[Once, ...]] = []
-            for how in HOWS:
-                there = [Once(before=float(size)) for size in sizes]
-                # of what is kept of a row, some is computed as it is where none is
-                kinds: tuple[How, ...] = (how, "tiled") if how == "rows" else (how,)
-                for kind in kinds if key in group.able else ():
-                    there += group.further[kind, outside(problem.view.free[key[0]]), name in barred]
-                ways.append(fewest(there))
+            sizes = tuple([problem.works.bytes(buffer) if buffer.arg is None else 0 for buffer in reads])
+            outer, able = outside(problem.view.free[key[0]]), key in group.able
+            ways = known.get((sizes, outer, able))
+            if ways is None:
+                ways = known[sizes, outer, able] = []
+                for how in HOWS:
+                    there = [Once(before=float(size)) for size in sizes]
+                    # of what is kept of a row, some is computed as it is where none is
+                    kinds: tuple[How, ...] = (how, "tiled") if how == "rows" else (how,)
+                    for kind in kinds if able else ():
+                        there += group.further[kind, outer, name in barred]
+                    ways.append(fewest(there))
             if all(ways):
                 found[key] = tuple(ways)
     return found

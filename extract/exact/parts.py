@@ -205,13 +205,19 @@ def parts(
     while True:
         program = _Program(problem, [cut.names for cut in at], known)
         ends = [Cut((), ()), *at, Cut(outputs, (0.0,) * len(outputs))]
-        found = [
-            _between(program, before, after, outputs, mate, further)
+        walked = (
+            _walk(program, before.names, after.names, () if after.names == outputs else after.names)
             for before, after in itertools.pairwise(ends)
-        ]
-        bad = _bad(program, found)
+        )
+        bad = _bad(program, list(walked))  # most are seen so, before what is beneath each is looked at
         if not bad:
-            return _rooted(program, found), at
+            found = [
+                _between(program, before, after, outputs, mate, further)
+                for before, after in itertools.pairwise(ends)
+            ]
+            bad = _bad(program, found)
+            if not bad:
+                return _rooted(program, found), at
         at = [cut for number, cut in enumerate(at) if number not in bad]
 
 

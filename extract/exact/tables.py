@@ -145,13 +145,15 @@ def ways_of(table: Table, sources: Sequence[Barred]) -> Found:
     """What a kernel does that computes a value that is made, and has what that is made of from each of ``sources``."""
     once: dict[tuple[int, How, bool], Sequence[Once]] = {}
     able: list[set[int]] = [set() for _ in sources]
+    heeds = _heeds(table)
     for number, how in enumerate(HOWS):
         rows = [_Plain(row.made, *_options(row, number)) for row in table]
         places = _places(rows)
         rows = [_narrowed(row, places) for row in rows]
         again = sum(place >= ONCE for place in places)
+        known: dict[_Asked, _Had] = {}
         for source, barred in enumerate(sources):
-            found = _done(rows, barred, again)
+            found = _done(rows, heeds, barred, again, known)
             able[source] |= found.keys()
             for outer in (True, False):
                 there = (ways for place, ways in found.items() if table[place].outer == outer)
@@ -272,43 +274,84 @@ def _once(way: _Way) -> Once:
     return Once(work, way.schedule, before, inputs, again, way.plain)
 
 
-def _done(rows: Sequence[_Plain], barred: Barred, again: int) -> Mapping[int, Sequence[_Way]]:
+class _Had(NamedTuple):
+    """The ways to have a value, and of those the ones that compute it."""
+
+    ways: Sequence[_Way]
+    computed: Sequence[_Way]
+
+
+_Asked = tuple[int, frozenset[int], bool]
+"""A row, and what of a :class:`Barred` makes a difference to it."""
+
+
+def _heeds(table: Table) -> list[tuple[frozenset[int], bool]]:
+    """Of each row, the sets of names for which it makes a difference whether they are barred; and whether it does if what is read is
+    light."""
+    found: list[tuple[frozenset[int], bool]] = []
+    for row in table:
+        steps = [option for option in row.options if isinstance(option, _Step)]
+        below = [found[number] for step in steps for number, _ in step.below]
+        own = (option.names for option in row.options if isinstance(option, _Read))
+        only = (each for step in steps for each in step.only)
+        names = frozenset(own).union(*only, *(names for names, _ in below))
+        found.append((names, any(step.before for step in steps) or any(light for _, light in below)))
+    return found
+
+
+def _done(
+    rows: Sequence[_Plain],
+    heeds: Sequence[tuple[frozenset[int], bool]],
+    barred: Barred,
+    again: int,
+    known: dict[_Asked, _Had],
+) -> Mapping[int, Sequence[_Way]]:
     """What a kernel of a kind does at least beside the last step that computes a value that is made, and reads nothing of the sets
-    of names that are ``barred``. A value that it cannot compute so is left out. ``again``: so many of the amounts, the last, are of
-    each further evaluation."""
+    of names that are ``barred``. A value that it cannot compute so is left out. ``heeds``: see :func:`_heeds`. ``again``: so many of
+    the amounts, the last, are of each further evaluation. ``known``: what was found of these rows before."""
     values: dict[int, Sequence[_Way]] = {}
     found: dict[int, Sequence[_Way]] = {}
-    for place, row in enumerate(rows):
-        ways = [each.way for each in row.reads if not row.made and each.names not in barred.names]
-        made_here: list[_Way] = []
-        for step in row.steps:
-            if any(each <= barred.names for each in step.only):
-                continue
-            if not all(each in values for each, _ in step.below):
-                continue
-            below = (
-                values[number] if often else [_of(way, again) for way in values[number]]
-                for number, often in step.below
-            )
-            for each in itertools.product(*below):
-                done = _most((step.read, *each))
-                # what computes a sum again takes long enough, and is charged where it is made with all that it needs
-                before = step.before if done.plain and barred.light else ()
-                for more in itertools.product(*before):
-                    beside = _most((done, *more)) if more else done
-                    made_here.append(beside)
-                    ways.append(
-                        _Way(
-                            step.schedule or beside.schedule,
-                            beside.plain and not step.sums,
-                            tuple(map(add, step.work, beside.amounts)),
-                        )
-                    )
-        if ways:
-            values[place] = _fewest(ways)
-        if made_here and row.made:
-            found[place] = _fewest(made_here)
+    for place, (row, (names, light)) in enumerate(zip(rows, heeds, strict=True)):
+        asked = place, names & barred.names, light and barred.light
+        had = known.get(asked)
+        if had is None:
+            had = known[asked] = _had(row, barred, again, values)
+        if had.ways:
+            values[place] = had.ways
+        if had.computed:
+            found[place] = had.computed
     return found
+
+
+def _had(row: _Plain, barred: Barred, again: int, values: Mapping[int, Sequence[_Way]]) -> _Had:
+    """See :func:`_done`. ``values``: of the rows before."""
+    ways = [each.way for each in row.reads if not row.made and each.names not in barred.names]
+    computed: list[_Way] = []
+    for step in row.steps:
+        if any(each <= barred.names for each in step.only):
+            continue
+        if not all(each in values for each, _ in step.below):
+            continue
+        below = (
+            values[number] if often else [_of(way, again) for way in values[number]]
+            for number, often in step.below
+        )
+        read = (step.read,) if any(step.read.amounts) else ()
+        for each in itertools.product(*below):
+            done = _most((*read, *each)) if read or each else step.read
+            # what computes a sum again takes long enough, and is charged where it is made with all that it needs
+            before = step.before if done.plain and barred.light else ()
+            for more in itertools.product(*before):
+                beside = _most((done, *more)) if more else done
+                computed.append(beside)
+                ways.append(
+                    _Way(
+                        step.schedule or beside.schedule,
+                        beside.plain and not step.sums,
+                        tuple(map(add, step.work, beside.amounts)),
+                    )
+                )
+    return _Had(_fewest(ways), _fewest(computed) if row.made else ())
 
 
 def _of(way: _Way, again: int) -> _Way:
@@ -318,9 +361,13 @@ def _of(way: _Way, again: int) -> _Way:
 
 def _most(ways: Sequence[_Way]) -> _Way:
     """What a kernel does at least that does all of these, and may share what they do."""
-    schedule = next((way.schedule for way in ways if way.schedule is not None), None)
-    amounts = tuple(map(max, *(way.amounts for way in ways))) if len(ways) > 1 else ways[0].amounts
-    return _Way(schedule, all([way.plain for way in ways]), amounts)
+    (schedule, plain, amounts), *others = ways
+    if not others:
+        return ways[0]
+    for way in others:
+        schedule, plain = schedule or way.schedule, plain and way.plain
+        amounts = tuple([b if a < b else a for a, b in zip(amounts, way.amounts, strict=True)])
+    return _Way(schedule, plain, amounts)
 
 
 def _fewest(ways: Sequence[_Way]) -> list[_Way]:
