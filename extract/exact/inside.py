@@ -132,7 +132,11 @@ def beneath(
         if read.item.head == "Read"
     )
     as_good = {other for mate in mates for other in same[mate]}
-    apart = (sorted(as_good), [each for each in dict.fromkeys(sums) if each not in as_good])
+    sized: dict[float, list[str]] = {}  # the more parts a sum has, the longer it takes to read them
+    for each in dict.fromkeys(sums):
+        if each not in as_good:
+            sized.setdefault(problem.works.bytes(view.buffers[each]), []).append(each)
+    apart = (sorted(as_good), *(sized[size] for size in sorted(sized)))
     here = (tuple(each for each in names if each in buffers and each not in own) for names in apart)
     partial = tuple(names for names in here if names)
     keys = _keys(problem, values, (name, *itertools.chain(*partial)))
