@@ -33,6 +33,7 @@ from .regular import regular
 from .relaxed import relaxed
 from .rounded import Picked, rounded
 from .solved import ALIKE, Answer, Meter, Solved, answered, made_levels
+from .sources import adds_several
 from .tables import Known
 
 SMALL = 300
@@ -104,6 +105,8 @@ def _searched(
     hosts = Hosts(problem)
     at, loosely = (cuts(problem, guide) if plain is None else list(plain)) if large else [], large
     at = joined(at, sizes(problem, at), TOGETHER) if at else at
+    # what has two products beside each other is never close without
+    further = further or (loosely and adds_several(problem, [name for cut in at for name in cut.names]))
     while True:
         division, at = parts(problem, at, loosely, further, shared.tables)
         if hasty and any(len(part.options) > LARGE for part in division):

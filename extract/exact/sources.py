@@ -45,6 +45,26 @@ def sources_of(
     return (*found, Source((), frozenset(range(len(sums)))), *both)
 
 
+def adds_several(problem: Problem, names: Collection[str]) -> bool:
+    """Whether some of these buffers hold what is added of several products that take about as long, as attention and a layer beside
+    each other, without what others of them hold."""
+    view, nothing = problem.view, frozenset[str]()
+    roots = {name: [way.root for way in view.buffers[name].ways] for name in names}
+    for name, own in roots.items():
+        others = {view.origin(root) for other in names if other != name for root in roots[other]}
+        made = [(root, False) for root in own]
+        keys, _, past = beneath_sums(problem, made, others, frozenset(view.buffers))
+        products = {
+            view.origin(key[0])
+            for key in keys
+            for option in problem.options[key]
+            if option.item.head == "Contract"
+        }
+        if len(nothing.union(*past.values()) & products) > 1:
+            return True
+    return False
+
+
 def beneath_sums(
     problem: Problem, made: Iterable[Key], given: Collection[str], buffers: Collection[str]
 ) -> tuple[list[Key], list[set[str]], Mapping[str, frozenset[str]]]:
