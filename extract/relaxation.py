@@ -313,7 +313,7 @@ class Pass:
         self, number: int, option: Option, parts: Sequence[_Best], ways: tuple[int, ...] = ()
     ) -> _Best:
         item = option.item
-        if len(parts) == 1 and not parts[0].able and item.head not in REDUCING:
+        if len(parts) == 1 and not parts[0].mixed and item.head not in REDUCING:
             return self._step(number, option, parts[0], ways)
         total = counted = moved = needed = 0.0
         local = inside = NONE
@@ -378,7 +378,7 @@ class Pass:
         )
 
     def _step(self, number: int, option: Option, part: _Best, ways: tuple[int, ...]) -> _Best:
-        """The same of one operand that holds no reduction."""
+        """The same of one operand, which is not reduced: a kernel that could be tiled still can be."""
         alone = frozenset((number,))
         inside = part.inside | alone
         return _Best(
@@ -394,7 +394,7 @@ class Pass:
             option,
             ways,
             part.loose,
-            self.problem.reducing[number % len(self.order)],
+            part.able or self.problem.reducing[number % len(self.order)],
         )
 
     def _across(self, number: int, item: Item, products: Iterable[int]) -> bool:

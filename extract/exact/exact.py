@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..choice import Choice, Kernel
+from ..mates import mates
 from ..problem import Problem
 from ..uncollected import uncollected
 from .bounds import Ends
@@ -29,7 +30,7 @@ from .ilp import TOLERANCE
 from .inside import Levels
 from .parts import parts, sizes
 from .proof import Effort, Proof, unproven
-from .regular import regular
+from .regular import regular, separated
 from .relaxed import relaxed
 from .rounded import Picked, rounded
 from .solved import ALIKE, Answer, Meter, Solved, answered, made_levels
@@ -46,11 +47,7 @@ CLOSE = 0.05
 """A gap of a program in parts with which the search is content."""
 
 LARGE = 800
-"""Options of a part from which on a search that only tries its start leaves it."""
-
-FAR, LEVELLED = 0.05, 400
-"""A gap from which on large parts are looked at with more levels as well, where that was not done from the start, and the options of
-a part that is no such: of larger ones there are so many levels that it takes long, and little is gained where the gap is small."""
+"""Options of a part from which on a search that only tries its start leaves it, and none looks at it with more levels."""
 
 TOGETHER = 300
 """Options of a part that is put together of others, at most."""
@@ -103,7 +100,7 @@ def _searched(
     if guide.seconds < best.seconds:
         best = guide
     hosts = Hosts(problem)
-    at, loosely = (cuts(problem, guide) if plain is None else list(plain)) if large else [], large
+    at, loosely = (_cuts(problem, guide) if plain is None else list(plain)) if large else [], large
     at = joined(at, sizes(problem, at), TOGETHER) if at else at
     # what has two products beside each other is never close without
     further = further or (loosely and adds_several(problem, [name for cut in at for name in cut.names]))
@@ -126,11 +123,10 @@ def _searched(
                 best = choice
         if meter.limit or bound >= best.seconds * (1 - enough) or plain is not None:
             break
-        levelled = LEVELLED if bound >= best.seconds * (1 - FAR) else LARGE
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound)
         if len(kept) < len(at):
             at = kept
-        elif loosely and not further and all(len(part.options) <= levelled for part in division):
+        elif loosely and not further and all(len(part.options) <= LARGE for part in division):
             further = True
         elif loosely and problem.size <= APART:
             loosely = False
@@ -153,6 +149,16 @@ def _searched(
         "" if optimal else limit or "parts",
     )
     return best, proof
+
+
+def _cuts(problem: Problem, guide: Choice) -> list[Cut]:
+    """Where a program is cut by a guide; or between all its layers, where that leaves large parts, though its kernels compute again what
+    lies there."""
+    at = cuts(problem, guide)
+    if max(sizes(problem, at)) <= LARGE:
+        return at
+    apart = separated(problem, guide, mates(problem))
+    return at if apart is None else cuts(problem, apart)
 
 
 def _path(answers: Sequence[Answer], apart: bool = False) -> tuple[float, list[Levels]]:

@@ -30,8 +30,13 @@ def regular(problem: Problem, choice: Choice) -> Choice:
         if len(found) == len(again):
             guides.append(Choice(found, sum(kernel.seconds for kernel in found)))
     best = min(guides, key=lambda guide: guide.seconds)
-    apart = Pass(problem, _filled(best) | _between_layers(problem, mate)).solve()
+    apart = separated(problem, best, mate)
     return best if apart is None or apart.seconds > SEPARATED * best.seconds else apart
+
+
+def separated(problem: Problem, choice: Choice, mate: Mapping[str, str]) -> Choice | None:
+    """Like ``choice``, with what separates the layers stored, however much that costs."""
+    return Pass(problem, _filled(choice) | _between_layers(problem, mate)).solve()
 
 
 def _between_layers(problem: Problem, mate: Mapping[str, str]) -> frozenset[str]:

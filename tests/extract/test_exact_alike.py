@@ -49,6 +49,33 @@ def test_sets_of_buffers_have_no_order(division: tuple[Problem, list[Part]]) -> 
     assert several
 
 
+def test_parts_that_are_given_the_same_at_other_prices_are_solved_once(
+    division: tuple[Problem, list[Part]],
+) -> None:
+    """Those of the first layers, of which less is before them."""
+    problem, found = division
+    forms = [canonical(problem, part)[0] for part in found]
+    (twice, *_) = (form for form in forms if forms.count(form) > 1)
+    first, *others = (part for part, form in zip(found, forms, strict=True) if form == twice)
+    cheap = replace(first, prices=tuple(price / 20 for price in first.prices))
+    meter = Meter(Effort(600.0, 100_000))
+    answers = solved.answered(Hosts(problem), [cheap, *others], {}, meter, True)
+    assert others and answers[0].solved is not None
+    assert {id(answer.solved) for answer in answers} == {id(answers[0].solved)}
+    dearest = tuple(map(max, *(part.prices for part in (cheap, *others)), cheap.prices))
+    assert all(answer.part.prices == dearest for answer in answers)
+
+
+def test_what_is_read_at_least_for_a_value_counts_where_no_more_is_known(
+    division: tuple[Problem, list[Part]],
+) -> None:
+    _, found = division
+    for part in found:
+        known = {key for each in part.known.values() for key in each.able}
+        assert known.isdisjoint(part.inside_reads)
+        assert bool(part.inside_bytes) <= bool(part.inside_reads)
+
+
 def test_of_many_buffers_that_are_as_good_those_known_to_do_are_looked_at() -> None:
     buffers = [f"b{number}" for number in range(ALIKE + 3)]
 

@@ -105,6 +105,11 @@ def between(sizes: list[int]) -> list[Cut]:
         ),
         ([60, 250, 60, 250, 60, 250], ["b0", "b1", "b2", "b3", "b4"]),  # 310 are too many
         ([50, 200], []),
+        # at the end a norm with what is before it, and one with what is after it: all four would be too much to search
+        (
+            [30, 135, 71, 104, 197, 104, 197, 96, 188, 45, 117, 26],
+            ["b1", "b2", "b3", "b4", "b5", "b6", "b7", "b9"],
+        ),
         ([300], []),
     ],
 )

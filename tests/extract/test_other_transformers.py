@@ -110,6 +110,7 @@ def stack(block: Any, blocks: int, batch: int, tokens: int, width: int, heads: i
         pytest.param(
             norm_first, 16, (4, 128, 512, 8), "sm90", id="norm first, batch", marks=pytest.mark.slow
         ),
+        pytest.param(norm_first, 16, (1, 197, 768, 12), "sm80", id="norm first, 197", marks=pytest.mark.slow),
         pytest.param(rotary, 16, (1, 128, 256, 4), "sm80", id="rotary", marks=pytest.mark.slow),
         pytest.param(beside, 16, (1, 64, 128, 4), "sm80", id="beside", marks=pytest.mark.slow),
         pytest.param(beside, 16, (4, 128, 512, 8), "sm90", id="beside, batch", marks=pytest.mark.slow),
@@ -118,7 +119,8 @@ def stack(block: Any, blocks: int, batch: int, tokens: int, width: int, heads: i
 def test_the_choice_is_near_the_best(block: Any, blocks: int, size: tuple[int, ...], target: str) -> None:
     """Norms at the end were 22 % from their bound: a cut within each norm, beneath which a product cost hardly anything. Products beside
     each other were 15 %: of what is neither added nor filled, one product was counted; rotary positions up to 31 %: attention that
-    turns what it walks was taken to walk it on matrix units, and of what is taken as one, the product was never filled."""
+    turns what it walks was taken to walk it on matrix units, and of what is taken as one, the product was never filled. 197 tokens were
+    5.6 %: of eight partial sums that a program fills, it was taken to read as little as of two."""
     batch, tokens, width, heads = size
     program = stack(block, blocks, batch, tokens, width, heads)
     found = extract_program(
