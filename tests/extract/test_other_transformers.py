@@ -12,6 +12,7 @@ from tinyc import functions as tc
 from tinyc.extract.cost.hardware import hardware
 from tinyc.extract.cost.model import Roofline
 from tinyc.extract.exact import columns
+from tinyc.extract.exact.labels import COMPARED, Labels
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.program import extract_program
 from tinyc.ir.tiny import Program
@@ -144,23 +145,25 @@ def test_a_search_with_many_labels_of_one_state_counts_what_it_compares(
     wide, half = tinyc.spec("fp16", (1, 4, 33, 32)), tinyc.spec("fp16", (33, 16))
     program = tinyc.trace(attention, q=wide, k=wide, v=wide, cos=half, sin=half)
     compared = looked_at = 0
-    push, expand = columns.Search._push, columns.Search._expand
+    worse, expand = Labels.worse, columns.Search._expand
 
-    def pushed(self: columns.Search, state: Any, label: Any) -> None:
+    def held_against(self: Labels, state: Any, label: Any) -> bool:
         nonlocal compared
-        compared += len(self.known.get(state, ()))
-        push(self, state, label)
+        before = self.compared
+        found = worse(self, state, label)
+        compared += self.compared - before
+        return found
 
-    def expanded(self: columns.Search, state: Any, labels: Any) -> None:
+    def expanded(self: columns.Search, moves: Any, state: Any, labels: Any) -> None:
         nonlocal looked_at
         looked_at += len(labels)
-        expand(self, state, labels)
+        expand(self, moves, state, labels)
 
-    monkeypatch.setattr(columns.Search, "_push", pushed)
+    monkeypatch.setattr(Labels, "worse", held_against)
     monkeypatch.setattr(columns.Search, "_expand", expanded)
     steps = 40_000
     found = extract_program(
         program, saturated(program, "sm80"), Roofline(hardware("sm80")), effort=Effort(600.0, steps)
     )
     assert found.proof is not None and found.proof.limit == "steps"
-    assert looked_at < 0.8 * steps < looked_at + compared / columns.COMPARED < 1.2 * steps
+    assert looked_at < 0.8 * steps < looked_at + compared / COMPARED < 1.2 * steps
