@@ -9,7 +9,7 @@ from ..choice import Key, bound_axes
 from ..cost.model import Work
 from ..problem import Option, Problem
 from ..view import LEVEL, axis_id
-from .tables import HOWS
+from .once import HOWS
 
 
 class _Framed(NamedTuple):

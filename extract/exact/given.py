@@ -13,7 +13,7 @@ from ..cost.model import Work, amounts_of, work_of
 from ..cost.schedule import Schedule
 from ..view import LEVEL, axis_id
 from .inside import Levels
-from .tables import Once, fewest, of_fields
+from .once import Once, fewest, of_fields
 
 if TYPE_CHECKING:
     from .scope import Scope

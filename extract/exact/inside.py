@@ -17,8 +17,9 @@ from ..cost.schedule import Schedule
 from ..problem import Problem
 from ..view import Item
 from .frames import frame_of
+from .once import HOWS, Once, fewest
 from .sources import Source, beneath_sums, sources_of
-from .tables import HOWS, Barred, Found, Known, Once, Table, fewest, table_of, ways_of
+from .tables import Barred, Found, Known, Table, table_of, ways_of
 
 INSIDE = Item("Read", "inside", ("inside", ()), ())
 """Stands for whatever computes a value of what is given within a kernel, instead of reading it."""

@@ -26,7 +26,8 @@ from .inside import (
     holding_the_same,
     origins,
 )
-from .tables import HOWS, Known, of_fields
+from .once import HOWS, of_fields
+from .tables import Known
 
 
 @dataclass(frozen=True)

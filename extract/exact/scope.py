@@ -24,9 +24,9 @@ from .given import Given
 from .hosts import Hosts
 from .inside import INSIDE, origins
 from .merged import Merging, merged
+from .once import HOWS, of_fields
 from .parts import Part
 from .ranks import ranks
-from .tables import HOWS, of_fields
 
 if TYPE_CHECKING:
     from .moves import Moves

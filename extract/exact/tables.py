@@ -4,41 +4,36 @@ layers have equal tables, and are worked out once."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from operator import add, le
+from operator import add
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..choice import REDUCING, How, Key, outside
-from ..cost.model import AMOUNTS, Work, amounts_of, work_of
+from ..cost.model import AMOUNTS, Work
 from ..cost.schedule import Schedule
 from ..problem import Problem
+from .once import (
+    HOWS,
+    NO_WORK,
+    ONCE,
+    Once,
+    Way,
+    all_of,
+    amounts_of_once,
+    fewest,
+    fewest_ways,
+    merged_of,
+    most,
+    once_of,
+    way_of,
+)
 
 if TYPE_CHECKING:
     from .frames import Frame
 
-HOWS: tuple[How, ...] = get_args(How)
-
-WAYS = 6
-"""To compute a value that are told apart."""
-
-
-class Once(NamedTuple):
-    """A way to compute a value. ``work``: of a kernel, once, beside the last step. ``schedule``: by which its product runs, if it
-    tiles one. ``before``, ``inputs``: bytes that it reads of buffers of earlier parts, and of inputs, as far as they are not in its
-    work. ``again``: what of the work each further evaluation of the value does, for another reduction that binds its axes.
-    ``plain``: no sum is computed."""
-
-    work: Work = Work()
-    schedule: Schedule | None = None
-    before: float = 0.0
-    inputs: float = 0.0
-    again: Work = Work()
-    plain: bool = True
-
-
-NO_WORK, NOTHING = Once(), (Work(),) * len(HOWS)
+NOTHING = (Work(),) * len(HOWS)
 
 
 class _Read(NamedTuple):
@@ -124,7 +119,7 @@ def table_of(
                     option.item.head in REDUCING,
                     below,
                     only,
-                    _all([NO_WORK, *least]) if least else NO_WORK,
+                    all_of([NO_WORK, *least]) if least else NO_WORK,
                     tuple([before[child] for child in others if child in before]),
                 )
             )
@@ -138,7 +133,7 @@ def _least_read(problem: Problem, key: Key, read: Callable[[str], Once]) -> Once
     if not options or any(option.item.head != "Read" for option in options):
         return NO_WORK
     ways = [read(str(option.item.payload[0])) for option in options]
-    return _merged(min, ways, None)
+    return merged_of(min, ways, None)
 
 
 def ways_of(table: Table, sources: Sequence[Barred]) -> Found:
@@ -158,7 +153,7 @@ def ways_of(table: Table, sources: Sequence[Barred]) -> Found:
             for outer in (True, False):
                 there = (ways for place, ways in found.items() if table[place].outer == outer)
                 wide = (_widened(way, places) for way in itertools.chain.from_iterable(there))
-                once[source, how, outer] = fewest(map(_together, map(_once, wide)))
+                once[source, how, outer] = fewest(map(_together, map(once_of, wide)))
     return once, [frozenset(each) for each in able]
 
 
@@ -168,18 +163,10 @@ def _together(way: Once) -> Once:
     return Once(work, way.schedule, again=way.again)
 
 
-class _Way(NamedTuple):
-    """A :class:`Once` as :func:`_amounts` has it."""
-
-    schedule: Schedule | None
-    plain: bool
-    amounts: tuple[float, ...]
-
-
 class _Reading(NamedTuple):
     """A :class:`_Read` in one kind of kernel."""
 
-    way: _Way
+    way: Way
     names: int
 
 
@@ -191,8 +178,8 @@ class _Computing(NamedTuple):
     sums: bool
     below: tuple[tuple[int, bool], ...]
     only: tuple[frozenset[int], ...]
-    read: _Way
-    before: list[list[_Way]]
+    read: Way
+    before: list[list[Way]]
 
 
 class _Plain(NamedTuple):
@@ -201,10 +188,6 @@ class _Plain(NamedTuple):
     made: bool
     reads: list[_Reading]
     steps: list[_Computing]
-
-
-ONCE = len(AMOUNTS) + 2
-"""Of what :func:`_amounts` has, so many come before those of each further evaluation."""
 
 
 def _places(rows: Sequence[_Plain]) -> list[int]:
@@ -221,7 +204,7 @@ def _places(rows: Sequence[_Plain]) -> list[int]:
 def _narrowed(row: _Plain, places: Sequence[int]) -> _Plain:
     """With these of the amounts alone."""
 
-    def narrow(way: _Way) -> _Way:
+    def narrow(way: Way) -> Way:
         return way._replace(amounts=tuple([way.amounts[place] for place in places]))
 
     reads = [each._replace(way=narrow(each.way)) for each in row.reads]
@@ -236,7 +219,7 @@ def _narrowed(row: _Plain, places: Sequence[int]) -> _Plain:
     return _Plain(row.made, reads, steps)
 
 
-def _widened(way: _Way, places: Sequence[int]) -> _Way:
+def _widened(way: Way, places: Sequence[int]) -> Way:
     """With all amounts."""
     amounts = [0.0] * (ONCE + len(AMOUNTS))
     for place, amount in zip(places, way.amounts, strict=True):
@@ -251,34 +234,23 @@ def _options(row: _Row, how: int) -> tuple[list[_Reading], list[_Computing]]:
         work = option.works[how]
         if isinstance(option, _Read):
             way = option.way._replace(work=work + option.way.work, again=work)
-            reads.append(_Reading(_way(way), option.names))
+            reads.append(_Reading(way_of(way), option.names))
         else:
-            before = [[_way(way) for way in ways[how]] for ways in option.before]
-            both = _amounts(Once(work=work, again=work))
+            before = [[way_of(way) for way in ways[how]] for ways in option.before]
+            both = amounts_of_once(Once(work=work, again=work))
             steps.append(
                 _Computing(
-                    work.schedule, both, option.sums, option.below, option.only, _way(option.read), before
+                    work.schedule, both, option.sums, option.below, option.only, way_of(option.read), before
                 )
             )
     return reads, steps
 
 
-def _way(once: Once) -> _Way:
-    return _Way(once.schedule, once.plain, _amounts(once))
-
-
-def _once(way: _Way) -> Once:
-    amounts, fields = way.amounts, len(AMOUNTS)
-    work, again = _work(amounts[:fields]), _work(amounts[-fields:])
-    before, inputs = amounts[fields : fields + 2]
-    return Once(work, way.schedule, before, inputs, again, way.plain)
-
-
 class _Had(NamedTuple):
     """The ways to have a value, and of those the ones that compute it."""
 
-    ways: Sequence[_Way]
-    computed: Sequence[_Way]
+    ways: Sequence[Way]
+    computed: Sequence[Way]
 
 
 _Asked = tuple[int, frozenset[int], bool]
@@ -305,12 +277,12 @@ def _done(
     barred: Barred,
     again: int,
     known: dict[_Asked, _Had],
-) -> Mapping[int, Sequence[_Way]]:
+) -> Mapping[int, Sequence[Way]]:
     """What a kernel of a kind does at least beside the last step that computes a value that is made, and reads nothing of the sets
     of names that are ``barred``. A value that it cannot compute so is left out. ``heeds``: see :func:`_heeds`. ``again``: so many of
     the amounts, the last, are of each further evaluation. ``known``: what was found of these rows before."""
-    values: dict[int, Sequence[_Way]] = {}
-    found: dict[int, Sequence[_Way]] = {}
+    values: dict[int, Sequence[Way]] = {}
+    found: dict[int, Sequence[Way]] = {}
     for place, (row, (names, light)) in enumerate(zip(rows, heeds, strict=True)):
         asked = place, names & barred.names, light and barred.light
         had = known.get(asked)
@@ -323,10 +295,10 @@ def _done(
     return found
 
 
-def _had(row: _Plain, barred: Barred, again: int, values: Mapping[int, Sequence[_Way]]) -> _Had:
+def _had(row: _Plain, barred: Barred, again: int, values: Mapping[int, Sequence[Way]]) -> _Had:
     """See :func:`_done`. ``values``: of the rows before."""
     ways = [each.way for each in row.reads if not row.made and each.names not in barred.names]
-    computed: list[_Way] = []
+    computed: list[Way] = []
     for step in row.steps:
         if any(each <= barred.names for each in step.only):
             continue
@@ -338,100 +310,22 @@ def _had(row: _Plain, barred: Barred, again: int, values: Mapping[int, Sequence[
         )
         read = (step.read,) if any(step.read.amounts) else ()
         for each in itertools.product(*below):
-            done = _most((*read, *each)) if read or each else step.read
+            done = most((*read, *each)) if read or each else step.read
             # what computes a sum again takes long enough, and is charged where it is made with all that it needs
             before = step.before if done.plain and barred.light else ()
             for more in itertools.product(*before):
-                beside = _most((done, *more)) if more else done
+                beside = most((done, *more)) if more else done
                 computed.append(beside)
                 ways.append(
-                    _Way(
+                    Way(
                         step.schedule or beside.schedule,
                         beside.plain and not step.sums,
                         tuple(map(add, step.work, beside.amounts)),
                     )
                 )
-    return _Had(_fewest(ways), _fewest(computed) if row.made else ())
+    return _Had(fewest_ways(ways), fewest_ways(computed) if row.made else ())
 
 
-def _of(way: _Way, again: int) -> _Way:
+def _of(way: Way, again: int) -> Way:
     """What is done for an operand that is not evaluated again where what is computed from it is. ``again``: see :func:`_done`."""
     return way._replace(amounts=way.amounts[: len(way.amounts) - again] + (0.0,) * again)
-
-
-def _most(ways: Sequence[_Way]) -> _Way:
-    """What a kernel does at least that does all of these, and may share what they do."""
-    (schedule, plain, amounts), *others = ways
-    if not others:
-        return ways[0]
-    for way in others:
-        schedule, plain = schedule or way.schedule, plain and way.plain
-        amounts = tuple([b if a < b else a for a, b in zip(amounts, way.amounts, strict=True)])
-    return _Way(schedule, plain, amounts)
-
-
-def _fewest(ways: Sequence[_Way]) -> list[_Way]:
-    """A few ways of which each of these does no less than one."""
-    kept: list[_Way] = []
-    for way in sorted(ways, key=lambda way: way.amounts) if len(ways) > 1 else ways:
-        schedule, plain, amounts = way
-        for other in kept:
-            if other[1] == plain and other[0] == schedule and all(map(le, other[2], amounts)):
-                break
-        else:
-            kept.append(way)
-    while len(kept) > WAYS:
-        *kept, one, two = kept
-        schedule = one.schedule if one.schedule == two.schedule else None
-        kept.append(_Way(schedule, one.plain and two.plain, tuple(map(min, one.amounts, two.amounts))))
-    return kept
-
-
-def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:
-    """A few ways of which each of these does no less than one."""
-    return tuple(map(_once, _fewest(list(map(_way, ways)))))
-
-
-def _all(each: Sequence[Once]) -> Once:
-    """What a kernel does at least that does all of these, and may share what they do."""
-    return _merged(max, each, next((one.schedule for one in each if one.schedule is not None), None))
-
-
-def _merged(
-    choose: Callable[[Iterable[float]], float], ways: Sequence[Once], schedule: Schedule | None
-) -> Once:
-    """Of each amount the least or most of any of these."""
-    work = of_fields(choose, [way.work for way in ways])
-    again = of_fields(choose, [way.again for way in ways])
-    plain = all(way.plain for way in ways)
-    before, inputs = choose(way.before for way in ways), choose(way.inputs for way in ways)
-    return Once(work, schedule, before, inputs, again, plain)
-
-
-def _amounts(way: Once) -> tuple[float, ...]:
-    return *_apart(way.work), way.before, way.inputs, *_apart(way.again)
-
-
-OPS, EPILOGUE = map(AMOUNTS.index, ("ops", "epilogue_ops"))
-
-
-def _apart(work: Work) -> list[float]:
-    """Its amounts, with operations without those of the epilogue: of two kernels with as many, the one with fewer in its epilogue
-    costs more."""
-    amounts = list(amounts_of(work))
-    amounts[OPS] -= amounts[EPILOGUE]
-    return amounts
-
-
-def of_fields(choose: Callable[[Iterable[float]], float], works: Sequence[Work]) -> Work:
-    """Of each field the least or most of any of these."""
-    if not works:
-        return Work()
-    return _work([choose(each) for each in zip(*map(_apart, works), strict=True)])
-
-
-def _work(apart: Sequence[float]) -> Work:
-    """A Work of amounts as :func:`_apart` has them."""
-    amounts = list(apart)
-    amounts[OPS] += amounts[EPILOGUE]
-    return work_of(amounts)

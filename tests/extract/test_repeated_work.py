@@ -11,7 +11,7 @@ from random_models import random_model
 
 import tinyc
 from tinyc.extract.cost.model import along_row, repeats
-from tinyc.extract.exact.tables import HOWS
+from tinyc.extract.exact.once import HOWS
 from tinyc.ir.tiny import Program
 
 TARGETS = ("cpu", "sm80", "sm90")
