@@ -100,8 +100,8 @@ def _searched(
     if guide.seconds < best.seconds:
         best = guide
     hosts = Hosts(problem)
-    at, loosely = (_cuts(problem, guide) if plain is None else list(plain)) if large else [], large
-    at = joined(at, sizes(problem, at), TOGETHER) if at else at
+    loosely = large
+    at = _cuts(problem, guide, plain) if large else []
     # what has two products beside each other is never close without
     further = further or (loosely and adds_several(problem, [name for cut in at for name in cut.names]))
     while True:
@@ -151,14 +151,16 @@ def _searched(
     return best, proof
 
 
-def _cuts(problem: Problem, guide: Choice) -> list[Cut]:
+def _cuts(problem: Problem, guide: Choice, plain: Sequence[Cut] | None) -> list[Cut]:
     """Where a program is cut by a guide; or between all its layers, where that leaves large parts, though its kernels compute again what
-    lies there."""
-    at = cuts(problem, guide)
-    if max(sizes(problem, at)) <= LARGE:
-        return at
-    apart = separated(problem, guide, mates(problem))
-    return at if apart is None else cuts(problem, apart)
+    lies there. Small parts are put together. ``plain``: see :func:`_searched`."""
+    at = cuts(problem, guide) if plain is None else plain
+    counts = sizes(problem, at)
+    if plain is None and max(counts) > LARGE:
+        apart = separated(problem, guide, mates(problem))
+        at = at if apart is None else cuts(problem, apart)
+        counts = sizes(problem, at)
+    return joined(at, counts, TOGETHER)
 
 
 def _path(answers: Sequence[Answer], apart: bool = False) -> tuple[float, list[Levels]]:
