@@ -10,6 +10,7 @@ import numpy as np
 
 import tinyc
 from tinyc import functions
+from tinyc.egraph.budget import Budget
 from tinyc.egraph.graph import Graph
 from tinyc.egraph.rulefiles import load_rules
 from tinyc.egraph.saturate import saturate
@@ -109,7 +110,10 @@ def chosen_from(program: Program, target: str, model: CostModel | None = None) -
 
 
 def saturated(program: Program, target: str) -> Graph:
-    graph = saturate(program, load_rules(()), machine=machine(target).limits).graph
+    # as on any machine, however long it takes
+    graph = saturate(
+        program, load_rules(()), budget=Budget(seconds=600.0), machine=machine(target).limits
+    ).graph
     assert graph is not None
     return graph
 
