@@ -133,7 +133,7 @@ def beneath(
         if read.item.head == "Read"
     )
     as_good = {other for mate in mates for other in same[mate]}
-    sized: dict[float, list[str]] = {}  # the more parts a sum has, the longer it takes to read them
+    sized: dict[int, list[str]] = {}  # the more parts a sum has, the longer it takes to read them
     for each in dict.fromkeys(sums):
         if each not in as_good:
             sized.setdefault(problem.works.bytes(view.buffers[each]), []).append(each)

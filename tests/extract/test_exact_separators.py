@@ -9,12 +9,14 @@ from kernel_examples import chosen_from
 
 import tinyc
 from tinyc.bench.programs import transformer
+from tinyc.extract.exact import exact
 from tinyc.extract.exact.cuts import FEW, Cut, cuts, joined
 from tinyc.extract.exact.parts import parts, sizes
 from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.separators import separators
 from tinyc.extract.greedy import rough
 from tinyc.extract.problem import Problem
+from tinyc.extract.relaxation import Pass
 
 
 def problem_of(function: Any, *shapes: tuple[int, ...], target: str = "cpu", dtype: str = "fp32") -> Problem:
@@ -85,6 +87,21 @@ def test_equal_layers_are_cut_alike_where_launches_take_most_of_the_time(
     streams = [name for name in between if name in _sums(program)]
     assert len(streams) >= 2 * (blocks - 1)
     assert len(at.intersection(streams)) >= len(streams) - 1  # at an end of the program, it may be otherwise
+
+
+def test_small_layers_of_which_a_guide_stores_nothing_are_cut_all_the_same() -> None:
+    """Where each kernel computes all layers before again, no buffer carries what comes after, and rotary layers of 32 tokens were left as
+    parts of thousands of options, which no number of steps was enough for."""
+    function, shapes = transformer(4, 16, 32)
+    program = tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})
+    problem, _ = chosen_from(program, "sm80")
+    guide = Pass(problem).solve()
+    assert guide is not None
+    assert max(sizes(problem, cuts(problem, guide))) > exact.LARGE
+    at = exact._cuts(problem, guide, None)
+    assert max(sizes(problem, at)) <= exact.LARGE / 2
+    division, kept = parts(problem, at, True)
+    assert kept == at and len(division) >= 2 * 4  # attention and what follows it, of each layer
 
 
 def between(sizes: list[int]) -> list[Cut]:
