@@ -51,6 +51,12 @@ def probe(number: int, name: str, body: Sequence[Atom], schema: Schema) -> str:
             if isinstance(arg, str)
         }
     computed = {atom.out: atom for atom in body if atom.kind == "primitive" and isinstance(atom.out, str)}
+    # where there is no such place there is no row, and an index that is read nowhere else guards the rest all the same
+    sorts |= {
+        out: schema.sorts[sorts[str(atom.args[0])]][1]
+        for out, atom in computed.items()
+        if atom.head == "vec-get" and out not in sorts
+    }
 
     def spelled(arg: Arg | None) -> str:
         if isinstance(arg, str) and arg in computed and arg not in sorts:
