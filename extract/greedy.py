@@ -60,16 +60,13 @@ def extract(problem: Problem, shares: Mapping[str, int] | None = None) -> Soluti
     return None if best is None else Solution(best, shares)
 
 
-def rough(problem: Problem) -> tuple[Problem, Choice | None]:
-    """What the first passes find, for a search to begin with that finds better, and the problem without the Streams that did not
-    pay in it; None as of :func:`extract`."""
+def rough(problem: Problem) -> Choice | None:
+    """What the first passes find, for a search to begin with that finds better; None as of :func:`extract`."""
     if not _known(problem):
-        return problem, None
+        return None
     filled = Pass(problem).filled()
-    if filled is None:
-        return problem, None
     # what stores h W for x + h W adds up all layers before in each kernel: kernels as large take long to look at
-    return _without_streams(problem, at_ends(mates(problem), filled))
+    return None if filled is None else Pass(problem, at_ends(mates(problem), filled)).solve()
 
 
 def rougher(problem: Problem) -> Choice | None:
@@ -83,20 +80,19 @@ def _known(problem: Problem) -> bool:
     return all(output in problem.view.buffers for output in problem.view.graph.outputs)
 
 
-def _without_streams(problem: Problem, paid: frozenset[str] = frozenset()) -> tuple[Problem, Choice | None]:
-    """``problem`` less the Streams that make the program of one pass dearer, in which the buffers ``paid`` are free, and that program. A
-    pass looks at one value at a time, and takes a Stream for what it alone would cost: that all of a softmax is cheaper in other
-    kernels, it does not see."""
+def _without_streams(problem: Problem) -> tuple[Problem, Choice | None]:
+    """``problem`` less the Streams that make the program of one pass dearer, and that program. A pass looks at one value at a time, and
+    takes a Stream for what it alone would cost: that all of a softmax is cheaper in other kernels, it does not see."""
     scores: dict[Hashable, set[str]] = {}
     for cls, _ in problem.order:
         for item in problem.view.items.get(cls, ()):
             if item.head == "Stream":
                 rows = sorted(map(axis_extent, problem.view.free[item.children[0]]))
                 scores.setdefault((*item.payload, *rows), set()).add(cls)
-    best = Pass(problem, paid).solve()
+    best = Pass(problem).solve()
     for classes in scores.values():
         other = problem.barring(frozenset(classes))
-        choice = Pass(other, paid).solve()
+        choice = Pass(other).solve()
         if best is not None and choice is not None and choice.seconds < best.seconds * (1 - TIE):
             problem, best = other, choice
     return problem, best

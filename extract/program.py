@@ -99,11 +99,15 @@ def extract_program(
         return Refusal(malformed) if malformed else legal(region)
 
     problem = _problem(program, view, model)
-    best = _begun(program, problem, wrong) if effort and problem.size > LONG else None
-    proved = None if best is None else _proved(program, view, best, effort, wrong, finished, hasty=True)
+    begun = _begun(program, problem, wrong) if effort and problem.size > LONG else None
+    proved = None if begun is None else _proved(program, view, begun, effort, wrong, finished, hasty=True)
+    if proved is not None and proved[3].limit == "greedy":
+        proved = None  # it was not searched from there: its parts are large
     in_vain = proved is not None and proved[0].seconds == proved[3].start and proved[3].gap > CLOSE
     if proved is None or in_vain:
         best = _cheapest(program, problem, wrong)
+        if best is None or (begun is not None and begun[0].seconds < best[0].seconds):
+            best = begun
         if best is None:
             return Found(None, {}, malformed, None)
         if proved is None or best[0].seconds < proved[0].seconds:
@@ -129,7 +133,7 @@ def extract_program(
 def _begun(program: Program, problem: Problem, wrong: Legality) -> tuple[Choice, Extracted, Problem] | None:
     """What the search begins with where a program is long: what the first passes find; None where that cannot be built. What they had
     to store need not be stored in what the search finds."""
-    within, choice = rough(problem)
+    within, choice = problem, rough(problem)
     for _ in range(MAX_STORING_ROUNDS):
         if choice is None:
             return None

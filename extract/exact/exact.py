@@ -46,7 +46,7 @@ APART = 1_000
 CLOSE = 0.05
 """A gap of a program in parts with which the search is content."""
 
-LARGE = 800
+LARGE = 1_000
 """Options of a part from which on a search that only tries its start leaves it, and none looks at it with more levels."""
 
 TOGETHER = 300

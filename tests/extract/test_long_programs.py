@@ -35,7 +35,7 @@ def test_a_long_program_is_not_dearer_than_all_greedy_passes_find(
     assert problem.size > LONG
     found = extract_program(traced, saturated(traced, target), Roofline(hardware(target)), effort=EFFORT)
     assert found.proof is not None
-    _, first = rough(problem)
+    first = rough(problem)
     assert first is not None
     assert found.proof.start == pytest.approx(first.seconds)
     assert found.proof.seconds <= greedy.seconds * (1 + 1e-9)
@@ -46,7 +46,7 @@ def test_a_rough_start_stores_what_it_would_compute_twice() -> None:
     """And the search may do otherwise: it is of the problem as it was. Before, all greedy passes were made instead."""
     traced = blocks(1, 16, 32, "fp16")
     problem, _ = chosen_from(traced, "cpu")
-    _, first = rough(problem)
+    first = rough(problem)
     assert first is not None and build(traced, problem.view, first, problem.rows).repeated
     begun = _begun(traced, problem, lambda region: None)
     assert begun is not None
@@ -60,13 +60,24 @@ def test_a_rough_start_that_leaves_large_parts_is_not_searched_from(monkeypatch:
     monkeypatch.setattr("tinyc.extract.exact.exact.LARGE", 100)
     traced = blocks(4, 64, 128, "fp32")
     problem, greedy = chosen_from(traced, "sm80")
-    _, start = rough(problem)
+    start = rough(problem)
     assert start is not None
     assert start.seconds > 1.3 * greedy.seconds
     choice, proof = exact(problem, start, EFFORT, hasty=True)
     assert choice is start
     assert proof.bound == 0
     assert proof.kernels == 0
+
+
+def test_it_is_searched_from_where_greedy_passes_find_nothing_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The greedy choice of 16 rotary blocks of 512 x 1024, whose parts are large, was taken as it is, with no bound."""
+    monkeypatch.setattr("tinyc.extract.exact.exact.LARGE", 100)
+    monkeypatch.setattr("tinyc.extract.program._cheapest", _begun)
+    traced = blocks(5, 512, 512, "fp32")
+    found = extract_program(traced, saturated(traced, "sm80"), Roofline(hardware("sm80")), effort=EFFORT)
+    assert found.proof is not None
+    assert found.proof.limit != "greedy"
+    assert found.proof.gap <= CLOSE
 
 
 @pytest.mark.parametrize("blocks", [2, 4])
