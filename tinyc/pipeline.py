@@ -43,13 +43,17 @@ from tinyc.ir.usage import KernelUsage
 from tinyc.ir.verify import warnings as of_program
 
 from .resume import Continued
-from .settings import read_settings
+from .settings import read_settings, usable_cores
 from .spills import Usage, settle
 
 if TYPE_CHECKING:
     from tinyc.codegen.cuda import CudaKernel
     from tinyc.runtime.cpu import Executable
     from tinyc.runtime.cuda.program import CudaProgram
+
+
+LANES = 4
+"""Processes of a search at most, where no number is asked for: more have hardly anything to do."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,11 @@ class Options:
     @property
     def effort(self) -> Effort:
         """Of the exact search for the cheapest kernels."""
-        return Effort(self.budget.extract_seconds, self.budget.extract_steps)
+        budget = self.budget
+        lanes = (
+            min(usable_cores(), LANES) if budget.extract_processes is None else int(budget.extract_processes)
+        )
+        return Effort(budget.extract_seconds, budget.extract_steps, lanes)
 
 
 @dataclass(frozen=True)

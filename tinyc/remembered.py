@@ -61,7 +61,7 @@ def _key(program: Program, options: Options) -> str:
         "without": options.without,
         "also": options.also,
         "added": [Path(each).name for each in options.rules],
-        "budget": repr(options.budget),
+        "budget": repr(replace(options.budget, extract_processes=None)),  # they change nothing
         "machine": repr(machine(options.target)),
         "compiler": _compiler(options.target),
     }

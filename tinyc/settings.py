@@ -118,10 +118,10 @@ def _keeps(text: str) -> str:
 
 def _num_threads(text: str) -> int:
     if not text:
-        return _usable_cores()
+        return usable_cores()
     if not re.fullmatch("[1-9][0-9]{0,3}", text):
         why = f"{text!r} is not an integer from 1 to 9999"
-        raise _invalid("TINYC_NUM_THREADS", why, f"set it to {_usable_cores()}, or unset it")
+        raise _invalid("TINYC_NUM_THREADS", why, f"set it to {usable_cores()}, or unset it")
     return int(text)
 
 
@@ -132,7 +132,7 @@ def _extract_seconds(text: str) -> float:
     return float(text or 30)
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
     """The cores that the scheduler grants this process; all of the machine's where it cannot say."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import time
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from .dag import Dag, floor
@@ -29,9 +30,9 @@ class Bounds:
     """What a part costs at least, in seconds; infinite where its ends cannot be so. Until :meth:`solve` is asked, :meth:`least`
     counts only what has to come one after the other."""
 
-    def __init__(self, dag: PartDag, ends: Iterable[Ends], seconds: Callable[[], float]) -> None:
-        """``seconds``: wall time that is left."""
-        self._dag, self._seconds = dag, seconds
+    def __init__(self, dag: PartDag, ends: Iterable[Ends], until: float) -> None:
+        """``until``: when it has to be done, on the clock of ``time.perf_counter``."""
+        self._costs, self._until = dag.costs, until
         self._form: dict[Ends, _Form] = {}
         known: dict[Hashable, _Form] = {}
         for each in ends:
@@ -58,7 +59,7 @@ class Bounds:
         """The cost of a solution that is the cheapest, or the bound that was found in time."""
         form = self._form.get(ends)
         if form is not None and not form.solved:
-            form.answer = solve(form.dag, Limits(max(self._seconds(), 0.1)))
+            form.answer = solve(form.dag, self._limits())
             form.solved, form.least = True, float("inf") if form.answer is None else form.answer.bound
         return self.least(ends)
 
@@ -69,7 +70,7 @@ class Bounds:
         form = self._form.get(ends)
         if form is None or form.answer is None:
             return None
-        return self._dag.taken(form.dag, ends[0], form.answer.solution)
+        return self._costs.taken(form.dag, ends[0], form.answer.solution)
 
     def near(self, ends: Ends, most: float) -> frozenset[str]:
         """The buffers that are filled in some solution at these ends that costs no more than ``most`` seconds beside the cheapest."""
@@ -80,12 +81,15 @@ class Bounds:
             enough = self.solve(ends) + most
             dag = form.dag
             found = {name for name, _ in self.taken(ends) or ()}
-            for name in self._dag.found.keys() - found:
-                answer = solve(replace(dag, roots=(*dag.roots, name)), Limits(max(self._seconds(), 0.1)))
+            for name in self._costs.columns.keys() - found:
+                answer = solve(replace(dag, roots=(*dag.roots, name)), self._limits())
                 if answer is not None and answer.bound <= enough:
                     found.add(name)
             form.near[most] = frozenset(found)
         return form.near[most]
+
+    def _limits(self) -> Limits:
+        return Limits(max(self._until - time.perf_counter(), 0.1))
 
     @property
     def answers(self) -> list[Exact]:

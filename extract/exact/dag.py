@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TypeVar
 
 _Name = TypeVar("_Name", str, tuple[str, bool], int)
@@ -45,7 +44,7 @@ class Dag:
 
     classes: Mapping[str, Sequence[Node]]
     roots: tuple[str, ...]
-    groups: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    groups: Mapping[str, float] = field(default_factory=dict)
 
 
 Solution = Mapping[str, int]

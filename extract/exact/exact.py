@@ -22,18 +22,20 @@ from ..choice import Choice, Kernel
 from ..mates import mates
 from ..problem import Problem
 from ..uncollected import uncollected
+from .answers import Answer, answered
 from .bounds import Ends
 from .chains import stored
 from .cuts import Cut, cuts, joined
 from .hosts import Hosts
 from .ilp import TOLERANCE
 from .inside import Levels
+from .meter import Meter
 from .parts import parts, sizes
 from .proof import Effort, Proof, unproven
 from .regular import regular, separated
 from .relaxed import relaxed
 from .rounded import Picked, rounded
-from .solved import ALIKE, Answer, Meter, Solved, answered, made_levels
+from .solved import Solved, made_levels
 from .sources import adds_several
 from .tables import Known
 
@@ -54,6 +56,9 @@ TOGETHER = 300
 
 NEAR = 0.5
 """By how many launches the solution of a part may be dearer than the cheapest whose buffers are looked at in a search for kernels."""
+
+SHARE = 0.03
+"""The same as a share of what the part costs, if that is less: of small layers, much costs about as much."""
 
 LAUNCHED = 2 / 3
 """The share of a program's time that its launches take from which on its kernels compute again what they could read: it is looked
@@ -225,14 +230,13 @@ def _unused(
     for each in answers:
         if each.solved is None or count[id(each.solved)] == 1:
             kept |= filled.intersection(each.part.buffers)
-    most = NEAR * problem.model.hardware.launch
     for states in paths:
         for each, before, after in zip(answers, [(), *states], states, strict=False):
             kept.update(each.part.made)
             if each.solved is not None:
-                # of a part that is like no other, more is taken as one than had to be
-                alike = 1 if count[id(each.solved)] == 1 else ALIKE
-                kept.update(each.solved.filled(each.buffers, (before, after), most, filled, alike))
+                least = each.solved.bounds.least((before, after))
+                most = min(NEAR * problem.model.hardware.launch, SHARE * least)
+                kept.update(each.solved.filled(each.buffers, (before, after), most, filled))
     return frozenset(
         name for name, buffer in problem.view.buffers.items() if buffer.arg is None and name not in kept
     )

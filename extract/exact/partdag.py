@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 
 from .columns import Columns
 from .dag import Dag, Node, Solution, taken
@@ -12,6 +13,32 @@ from .scope import Scope
 from .within import Unfilled, within
 
 
+@dataclass(frozen=True)
+class Costs:
+    """What the columns of each buffer cost at each of the ``levels`` of what a part is given."""
+
+    levels: Sequence[Levels]
+    columns: Mapping[str, Sequence[Sequence[float]]]
+
+    def possible(self, name: str, given: Levels) -> list[tuple[int, float]]:
+        """The columns of a buffer that there may be at these levels, by number, with what each costs."""
+        level = self.levels.index(given)
+        costs = enumerate(each[level] for each in self.columns[name])
+        return [(number, seconds) for number, seconds in costs if seconds < float("inf")]
+
+    def taken(self, dag: Dag, given: Levels, solution: Solution) -> list[tuple[str, int]] | None:
+        """The buffers that are filled in a solution, each with the number of its column; None where one has a kernel that was not
+        looked for."""
+        found: list[tuple[str, int]] = []
+        for name in taken(dag, solution):
+            if name in self.columns:
+                possible = self.possible(name, given)
+                if solution[name] >= len(possible):
+                    return None
+                found.append((name, possible[solution[name]][0]))
+        return found
+
+
 class PartDag:
     """A part as DAG extractions: a class for each buffer, with a node for each kernel. Kernels that were not looked for are
     one node, at the least that any of them costs, which reads what all of them must. What is made and not filled is had within
@@ -19,6 +46,8 @@ class PartDag:
 
     def __init__(self, scope: Scope, found: Mapping[str, Columns], worth: Mapping[str, float]) -> None:
         self.scope, self.part, self.found = scope, scope.part, found
+        columns = {name: [column.costs for column in each.found] for name, each in found.items()}
+        self.costs = Costs(scope.levels, columns)
         self._named: dict[int, tuple[str, ...]] = {}
         self.reads = {
             name: [self.names(column.reads) for column in each.found] for name, each in found.items()
@@ -67,30 +96,12 @@ class PartDag:
                 nodes[name] = [
                     *(
                         Node(cost, (), self.reads[name][column])
-                        for column, cost in self.possible(name, given)
+                        for column, cost in self.costs.possible(name, given)
                     ),
                     *([self.rest[name]] if each.rest is not None else ()),
                 ]
             self._nodes[costs] = len(self._nodes), nodes
         return self._nodes[costs]
-
-    def possible(self, name: str, given: Levels) -> list[tuple[int, float]]:
-        """The columns of a buffer that there may be at these levels, by number, with what each costs."""
-        level = self.scope.levels.index(given)
-        costs = enumerate(column.costs[level] for column in self.found[name].found)
-        return [(number, seconds) for number, seconds in costs if seconds < float("inf")]
-
-    def taken(self, dag: Dag, given: Levels, solution: Solution) -> list[tuple[str, int]] | None:
-        """The buffers that are filled in a solution, each with the number of its column; None where one has a kernel that was not
-        looked for."""
-        found: list[tuple[str, int]] = []
-        for name in taken(dag, solution):
-            if name in self.found:
-                possible = self.possible(name, given)
-                if solution[name] >= len(possible):
-                    return None
-                found.append((name, possible[solution[name]][0]))
-        return found
 
     def _made(self, name: str, level: int, given: Levels) -> list[Node]:
         if not level:

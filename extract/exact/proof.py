@@ -12,26 +12,28 @@ from .ilp import TOLERANCE
 @dataclass(frozen=True)
 class Effort:
     """What the search may spend. ``seconds``: wall time. ``steps``: partial kernels that it looks at, a count: where they
-    end it, the same program gives the same kernels on every machine."""
+    end it, the same program gives the same kernels on every machine. ``lanes``: processes that it may use; what is found does not
+    depend on them."""
 
     seconds: float
     steps: float
+    lanes: int = 1
 
     def __bool__(self) -> bool:
         return self.seconds > 0 and self.steps > 0
 
     def less(self, seconds: float) -> Effort:
         """What is left when so many seconds are spent."""
-        return Effort(max(0.0, self.seconds - seconds), self.steps)
+        return replace(self, seconds=max(0.0, self.seconds - seconds))
 
     def part(self, share: float) -> Effort:
         """A share of it, in (0, 1]."""
-        return Effort(share * self.seconds, share * self.steps)
+        return replace(self, seconds=share * self.seconds, steps=share * self.steps)
 
     @property
     def unhurried(self) -> Effort:
         """With time for a machine that is slower than it was."""
-        return Effort(10 * self.seconds, self.steps)
+        return replace(self, seconds=10 * self.seconds)
 
 
 GREEDY = Effort(0.0, 0.0)

@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..choice import Kernel, Key
 from ..cost.model import Work
@@ -15,15 +13,14 @@ from ..pricing import priced
 from ..problem import Problem
 from .agreed import WITHIN, Numbered, agreed, numbered
 from .bounds import Bounds, Ends
-from .canonical import canonical
 from .columns import Columns, columns
 from .dag import components
 from .hosts import Hosts
 from .inside import INSIDE, Levels, combined
 from .merged import MERGINGS
+from .meter import Meter
 from .partdag import PartDag, group_of
 from .parts import Part
-from .proof import Effort
 from .rounded import Picked
 from .scope import Scope
 from .within import LABELS
@@ -32,40 +29,11 @@ from .worth import Worth
 WHOLE = 10_000
 """Partial kernels of the searches of one part at most, where those that need more are left for some with more buffers taken as one."""
 
-ALIKE = 4
-"""Buffers taken as one that are all looked at in a search for kernels, where some of them are known to do."""
-
-MANY = 8
-"""Parts of a program of which one like no other matters little: if its first search fails, the one that is sure to end is next."""
+LONE = 6_000
+"""The same, of one part of many that is like no other."""
 
 TRIAL = 500
 """Of the first search for a buffer's kernels, which is to find some of the best."""
-
-
-class Meter:
-    """What is left of an effort. ``merging``: of parts with so many buffers, the number of the ways to take some as one
-    (``merged.py``) that was found to do: that of an equal layer is tried first."""
-
-    def __init__(self, effort: Effort) -> None:
-        self._until = time.perf_counter() + effort.seconds
-        self.steps = effort.steps
-        self.merging: dict[int, int] = {}
-
-    @property
-    def seconds(self) -> float:
-        return self._until - time.perf_counter()
-
-    @property
-    def limit(self) -> str:
-        """What is used up, if anything is."""
-        return "steps" if self.steps <= 0 else "seconds" if self.seconds <= 0 else ""
-
-    def labels(self, most: int) -> int:
-        return int(min(most, self.steps))
-
-    def spend(self, found: Columns) -> Columns:
-        self.steps -= found.labels
-        return found
 
 
 @dataclass(frozen=True)
@@ -117,19 +85,13 @@ class Solved:
         return found
 
     def filled(
-        self,
-        buffers: Sequence[str],
-        ends: Ends,
-        most: float,
-        known: Collection[str],
-        alike_at_most: int = ALIKE,
+        self, buffers: Sequence[str], ends: Ends, most: float, known: Collection[str]
     ) -> Iterator[str]:
-        """The buffers that are filled in the solution of a bound, or one that costs no more than ``most`` seconds beside it, and what
-        is taken as they are; of more than ``alike_at_most``, the first, and those that are ``known`` to do."""
+        """The buffers that are filled in the solution of a bound, or one that costs no more than ``most`` seconds beside it. Of those
+        that are taken as one, the first and the last, and what is ``known`` to do: all of them are more than a search looks at."""
         for name in self.bounds.near(ends, most):
             alike = [buffers[number] for number in self.alike[self.number[name]]]
-            able = [each for each in alike if each in known]
-            yield from (alike[0], *able) if able and len(alike) > alike_at_most else alike
+            yield from (alike[0], alike[-1], *(each for each in alike if each in known))
 
     def picked(
         self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str], ends: Ends
@@ -152,84 +114,40 @@ def _picked(problem: Problem, keys: Sequence[Key], buffers: Sequence[str], numbe
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What is known of a part. ``keys``, ``buffers``: those that the numbers of its solution stand for."""
+class Searched:
+    """What is known of a part when its kernels are. ``worth``: what each buffer costs at most, with all that it needs."""
 
-    part: Part
-    keys: tuple[Key, ...]
-    buffers: tuple[str, ...]
-    solved: Solved | None
-
-
-def answered(
-    hosts: Hosts,
-    division: Sequence[Part],
-    known: dict[tuple[object, ...], Solved | None],
-    meter: Meter,
-    loosely: bool,
-    further: bool = False,
-    merges: bool = False,
-) -> list[Answer]:
-    """The solutions of parts; of those that are equal, one is solved. Those that are most of the program come first: where the
-    effort does not reach for all, it does for these."""
-    forms = [canonical(hosts.problem, part) for part in division]
-    dearest: dict[object, tuple[float, ...]] = {}
-    for part, (form, _, _) in zip(division, forms, strict=True):
-        dearest[form] = tuple(map(max, part.prices, dearest.get(form, part.prices)))
-    # any price gives a bound: with the dearest for all, the first layers are equal to those that come later
-    division = [
-        replace(part, prices=dearest[form]) for part, (form, _, _) in zip(division, forms, strict=True)
-    ]
-    names = [(loosely, further, merges, dearest[form], *form) for form, _, _ in forms]
-    count = Counter(names)
-    shares = [count[name] * len(part.options) for name, part in zip(names, division, strict=True)]
-    for number in sorted(range(len(forms)), key=lambda number: -shares[number]):
-        name, (_, keys, buffers) = names[number], forms[number]
-        if known.get(name) is None and not meter.limit:
-            lone = count[name] == 1 and len(division) >= MANY
-            known[name] = _solved(hosts, division[number], keys, buffers, meter, loosely, merges, lone)
-    return [
-        Answer(part, keys, buffers, known.get(name))
-        for part, (_, keys, buffers), name in zip(division, forms, names, strict=True)
-    ]
+    scope: Scope
+    found: dict[str, Columns]
+    worth: dict[str, float]
 
 
-def _solved(
-    hosts: Hosts,
-    part: Part,
-    keys: Sequence[Key],
-    buffers: Sequence[str],
-    meter: Meter,
-    loosely: bool,
-    merges: bool,
-    lone: bool,
-) -> Solved | None:
-    """The part's cheapest kernels; None where too little is left to look for them. ``lone``: of many parts, none is like it."""
-    weighed: tuple[dict[str, Columns], dict[str, float]] | None = None
+def searched(
+    hosts: Hosts, part: Part, meter: Meter, loosely: bool, merges: bool, lone: bool
+) -> Searched | None:
+    """The kernels of a part; None where too little is left to look for them. ``lone``: of many parts, none is like it."""
     ways = (None, *MERGINGS) if merges else (None,)
     # what is merged gives no kernels: where some parts are, the others need none either
     first = max(meter.merging.get(len(part.buffers), 0), int(any(meter.merging.values()))) if merges else 0
     last = len(ways) - 1
-    if lone:
-        tries = sorted({first, last})
-    else:
-        tries = list(range(first, len(ways)))
-    for tried in tries:
+    for tried in sorted({first, last}) if lone else range(first, len(ways)):
         scope = Scope(hosts.problem, part, loosely, hosts, ways[tried])
-        whole = WHOLE if tried < last else float("inf")
-        weighed = _weighed(scope, meter, whole)
+        weighed = _weighed(scope, meter, (LONE if lone else WHOLE) if tried < last else float("inf"))
         if weighed is None:
             scope.searched()
         if weighed is not None or meter.limit:
             if merges:
                 meter.merging[len(part.buffers)] = tried
-            break
-    if weighed is None:
-        return None
-    found, worth = weighed
-    dag = PartDag(scope, found, worth)
+            return None if weighed is None else Searched(scope, *weighed)
+    return None
+
+
+def solved(known: Searched, keys: Sequence[Key], buffers: Sequence[str], meter: Meter) -> Solved | None:
+    """A part's solution, of its kernels. ``keys``, ``buffers``: in the order of their numbers."""
+    scope, found = known.scope, known.found
+    dag = PartDag(scope, found, known.worth)
     scope.searched()
-    bounds = Bounds(dag, _ends(part), lambda: meter.seconds)
+    bounds = Bounds(dag, _ends(scope.part), meter.until)
     if not bounds.items():
         return None
     number = {name: place for place, name in enumerate(buffers)}

@@ -17,15 +17,16 @@ from tinyc.bench.programs import transformer
 from tinyc.extract.choice import Key
 from tinyc.extract.cost.hardware import Hardware, hardware
 from tinyc.extract.cost.model import Roofline, Work
+from tinyc.extract.exact.answers import answered
 from tinyc.extract.exact.columns import columns
 from tinyc.extract.exact.dag import Dag, Node
 from tinyc.extract.exact.exact import exact
 from tinyc.extract.exact.hosts import Hosts
+from tinyc.extract.exact.meter import Meter
 from tinyc.extract.exact.parts import whole
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.exact.relaxed import relaxed
 from tinyc.extract.exact.scope import Scope
-from tinyc.extract.exact.solved import Meter, answered
 from tinyc.extract.pricing import priced
 from tinyc.extract.problem import Problem
 from tinyc.extract.view import Item

@@ -14,16 +14,18 @@ import tinyc
 from tinyc.bench.programs import transformer
 from tinyc.extract.choice import Key, outside
 from tinyc.extract.cost.model import Work
+from tinyc.extract.exact.answers import Answer, answered
 from tinyc.extract.exact.cuts import Cut, cuts
 from tinyc.extract.exact.exact import assembled
 from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.inside import INSIDE, Beneath, Kind, Levels, combined, holding_the_same
+from tinyc.extract.exact.meter import Meter
 from tinyc.extract.exact.once import Once, fewest, of_fields
 from tinyc.extract.exact.parts import Part, parts
 from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.rounded import Picked, rounded
 from tinyc.extract.exact.scope import Scope
-from tinyc.extract.exact.solved import Answer, Meter, Solved, answered
+from tinyc.extract.exact.solved import Solved
 from tinyc.extract.exact.within import Unfilled, Within
 from tinyc.extract.problem import Problem
 

@@ -14,15 +14,16 @@ import tinyc
 from tinyc.bench.programs import transformer
 from tinyc.extract.choice import Choice, Kernel
 from tinyc.extract.exact import exact as search
+from tinyc.extract.exact.answers import answered
 from tinyc.extract.exact.chains import chains, firsts, reads, stored
 from tinyc.extract.exact.covers import Cover, fewer
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.exact import exact
 from tinyc.extract.exact.hosts import Hosts
+from tinyc.extract.exact.meter import Meter
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.exact.regular import regular
-from tinyc.extract.exact.solved import Meter, answered
 from tinyc.extract.mates import group, mates
 from tinyc.extract.problem import Problem
 from tinyc.ir.tiny import Program

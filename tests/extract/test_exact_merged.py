@@ -15,15 +15,16 @@ from tinyc import functions
 from tinyc.bench.programs import transformer
 from tinyc.extract.exact import exact as search
 from tinyc.extract.exact import solved
+from tinyc.extract.exact.answers import answered
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.exact import exact
 from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.merged import MERGINGS, Merged, Merging, merged
+from tinyc.extract.exact.meter import Meter
 from tinyc.extract.exact.parts import parts, whole
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.scope import Scope
-from tinyc.extract.exact.solved import Meter, answered
 from tinyc.extract.greedy import rough
 from tinyc.extract.problem import Problem
 from tinyc.ir.tiny import Program

@@ -10,12 +10,13 @@ from kernel_examples import ENOUGH, chosen_from
 
 import tinyc
 from tinyc.extract.cost.model import Work, amounts_of
+from tinyc.extract.exact.answers import answered
 from tinyc.extract.exact.cases import LOOPS
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.hosts import Hosts
+from tinyc.extract.exact.meter import Meter
 from tinyc.extract.exact.parts import Part, parts
 from tinyc.extract.exact.regular import regular
-from tinyc.extract.exact.solved import Meter, answered
 from tinyc.extract.exact.sources import Source, adds_several, sources_of
 from tinyc.extract.problem import Problem
 

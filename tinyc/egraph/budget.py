@@ -27,6 +27,9 @@ class Budget:
     ``extract_seconds``, ``extract_steps``: of the exact search for the cheapest kernels, wall time and partial kernels
     that it looks at. Where either is 0 the greedy choice is taken as it is. The steps are a count: a search that they
     end ends alike on every machine.
+
+    ``extract_processes``: that this search may use, on Linux; by default as many as there are cores for it, up to 4. What it finds
+    does not depend on them.
     """
 
     seconds: float = 30.0
@@ -40,6 +43,7 @@ class Budget:
     rule_enodes: int | None = None
     extract_seconds: float = 30.0
     extract_steps: int = 250_000
+    extract_processes: int | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):

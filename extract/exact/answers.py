@@ -1,0 +1,148 @@
+"""What is known of the parts of a program: of those that are equal, one is solved (``solved.py``), and several processes do so."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from ..choice import Key
+from .canonical import canonical
+from .hosts import Hosts
+from .lanes import in_lanes
+from .meter import Meter
+from .parts import Part
+from .solved import Searched, Solved, searched, solved
+from .within import LABELS
+
+MANY = 8
+"""Parts of a program of which one like no other matters little: if its first search fails, the one that is sure to end is next."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known of a part. ``keys``, ``buffers``: those that the numbers of its solution stand for."""
+
+    part: Part
+    keys: tuple[Key, ...]
+    buffers: tuple[str, ...]
+    solved: Solved | None
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A part to be solved. ``lone``: of many parts, none is like it."""
+
+    part: Part
+    keys: tuple[Key, ...]
+    buffers: tuple[str, ...]
+    lone: bool
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What came out of it. ``spent``: steps; ``plenty``: whether what is left of them made no difference; ``merging``: see
+    :class:`~tinyc.extract.exact.meter.Meter`."""
+
+    solved: Solved | None
+    spent: float = 0.0
+    plenty: bool = False
+    merging: Mapping[int, int] = field(default_factory=dict)
+
+
+def answered(
+    hosts: Hosts,
+    division: Sequence[Part],
+    known: dict[tuple[object, ...], Solved | None],
+    meter: Meter,
+    loosely: bool,
+    further: bool = False,
+    merges: bool = False,
+) -> list[Answer]:
+    """The solutions of parts; of those that are equal, one is solved. Those that are most of the program come first: where the
+    effort does not reach for all, it does for these."""
+    forms = [canonical(hosts.problem, part) for part in division]
+    dearest: dict[object, tuple[float, ...]] = {}
+    for part, (form, _, _) in zip(division, forms, strict=True):
+        dearest[form] = tuple(map(max, part.prices, dearest.get(form, part.prices)))
+    # any price gives a bound: with the dearest for all, the first layers are equal to those that come later
+    division = [
+        replace(part, prices=dearest[form]) for part, (form, _, _) in zip(division, forms, strict=True)
+    ]
+    names = [(loosely, further, merges, dearest[form], *form) for form, _, _ in forms]
+    count = Counter(names)
+    shares = [count[name] * len(part.options) for name, part in zip(names, division, strict=True)]
+    asked: dict[tuple[object, ...], _Asked] = {}
+    for number in sorted(range(len(forms)), key=lambda number: -shares[number]):
+        name, (_, keys, buffers) = names[number], forms[number]
+        if known.get(name) is None and name not in asked:
+            lone = count[name] == 1 and len(division) >= MANY
+            asked[name] = _Asked(division[number], keys, buffers, lone)
+    # the largest that is not alone shows what the others need
+    first = max(
+        (name for name in asked if not asked[name].lone), key=lambda name: _size(asked[name]), default=None
+    )
+    order = sorted(asked, key=lambda name: name is not first)
+    found = _solutions(hosts, [asked[name] for name in order], meter, loosely, merges)
+    known.update(zip(order, found, strict=False))
+    return [
+        Answer(part, keys, buffers, known.get(name))
+        for part, (_, keys, buffers), name in zip(division, forms, names, strict=True)
+    ]
+
+
+def _solutions(
+    hosts: Hosts, asked: Sequence[_Asked], meter: Meter, loosely: bool, merges: bool
+) -> list[Solved | None]:
+    """Of each part in turn, as long as there is effort. The first shows how many buffers have to be taken as one. Each of the others is
+    as if it were the second, but that it has only the steps that those before it left: as long as these are plenty, it does not matter
+    how many they are, and each is solved by itself."""
+    if not asked or meter.limit:
+        return []
+
+    def kernels(each: _Asked, meter: Meter) -> Searched | None:
+        return searched(hosts, each.part, meter, loosely, merges, each.lone)
+
+    def solution(each: _Asked, found: Searched | None, meter: Meter) -> Solved | None:
+        return None if found is None else solved(found, each.keys, each.buffers, meter)
+
+    def alone(each: _Asked) -> _Done:
+        before, aside.merging = aside.steps, dict(shown)
+        found = solution(each, kernels(each, aside), aside)
+        return _Done(found, before - aside.steps, _plenty(aside), aside.merging)
+
+    first, *others = asked
+    start = kernels(first, meter)
+    merging, shown, aside = meter.merging, dict(meter.merging), copy.copy(meter)
+    done = {}
+    if meter.lanes > 1 and _plenty(meter):
+        jobs: dict[int, Callable[[], _Done]] = {0: lambda: _Done(solution(first, start, meter))}
+        # the longest first, so that all end together
+        for number in sorted(range(len(others)), key=lambda number: -_size(others[number])):
+            jobs[number + 1] = partial(alone, others[number])
+        done = dict(zip(jobs, in_lanes(list(jobs.values()), meter.lanes), strict=True))
+    found = [done[0].solved if done else solution(first, start, meter)]
+    for number, each in enumerate(others, 1):
+        if meter.limit:
+            break
+        if done and done[number].plenty and meter.steps - done[number].spent > LABELS:
+            meter.steps -= done[number].spent
+            found.append(done[number].solved)
+            merging |= done[number].merging
+        else:
+            meter.merging = dict(shown)
+            found.append(solution(each, kernels(each, meter), meter))
+            merging |= meter.merging
+    meter.merging = merging
+    return found
+
+
+def _size(asked: _Asked) -> int:
+    return len(asked.part.options)
+
+
+def _plenty(meter: Meter) -> bool:
+    """Whether no search can have been cut short."""
+    return meter.steps > LABELS and not meter.limit

@@ -1,0 +1,128 @@
+"""Jobs that do not depend on each other, in as many processes as there are cores to use.
+
+The processes are forks: each knows all that the search does so far, and nothing has to be sent to it. Which of them does a job does not
+matter for what comes out. Where there is no fork, where one fails, or where one does not answer, this process does the jobs itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+END = 255
+"""Says that no job is left; so it is more than there may be."""
+
+PATIENCE = 4.0
+"""For how many times as long as this process was at work the others are waited for, and a second: longer, and they hang."""
+
+HEADER = 8
+"""Bytes that say how long an answer is."""
+
+
+class _Lane(NamedTuple):
+    """Another process. ``answers``: the pipe that it writes to when no job is left."""
+
+    process: int
+    answers: int
+
+
+def in_lanes(jobs: Sequence[Callable[[], T]], lanes: int) -> list[T]:
+    """What the jobs return, which is pickled; an exception of theirs is raised here. ``lanes``: processes at most, this one among
+    them."""
+    lanes = min(lanes, len(jobs))
+    if lanes <= 1 or len(jobs) > END or sys.platform != "linux":
+        return [job() for job in jobs]
+    others: list[_Lane] = []
+    # who reads a number from here does that job
+    numbers, writing = os.pipe()
+    os.write(writing, bytes([*range(len(jobs)), *[END] * lanes]))
+    os.close(writing)
+    try:
+        for _ in range(lanes - 1):
+            lane = _forked(jobs, numbers)
+            if lane is None:
+                break
+            others.append(lane)
+        began = time.monotonic()
+        found = _done(jobs, numbers)
+        until = time.monotonic() + PATIENCE * (time.monotonic() - began) + 1.0
+        for lane in others:
+            found |= _answered(lane, until)
+    finally:
+        os.close(numbers)
+        for lane in others:
+            _ended(lane)
+    return [found[number] if number in found else job() for number, job in enumerate(jobs)]
+
+
+def _done(jobs: Sequence[Callable[[], T]], numbers: int) -> dict[int, T]:
+    """The jobs that are left to this process."""
+    found: dict[int, T] = {}
+    while (number := os.read(numbers, 1)[0]) != END:
+        found[number] = jobs[number]()
+    return found
+
+
+def _forked(jobs: Sequence[Callable[[], T]], numbers: int) -> _Lane | None:
+    """A process that does jobs; None where there may be no more."""
+    answers, writing = os.pipe()
+    try:
+        with warnings.catch_warnings():
+            # Python warns of threads that hold a lock: a process that waits for one is not waited for
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process = os.fork()
+    except OSError:
+        os.close(answers)
+        os.close(writing)
+        return None
+    if process:
+        os.close(writing)
+        return _Lane(process, answers)
+    # the other process ends here, whatever happens: nothing of the caller's is to run twice
+    code = 1
+    try:
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # it is the first that is asked to stop, and ends this one
+        text = pickle.dumps(_done(jobs, numbers), pickle.HIGHEST_PROTOCOL)
+        with open(writing, "wb") as file:
+            file.write(len(text).to_bytes(HEADER) + text)
+        code = 0
+    except BaseException:
+        pass  # what fails here is done again by the first process, and fails there
+    finally:
+        os._exit(code)
+
+
+def _answered(lane: _Lane, until: float) -> dict[int, T]:
+    """What another process has done; nothing where it does not say, or not in time."""
+    text = bytearray()
+    poll = select.poll()
+    poll.register(lane.answers, select.POLLIN)
+    while len(text) < HEADER or len(text) < HEADER + int.from_bytes(text[:HEADER]):
+        if not poll.poll(1000 * max(0.0, until - time.monotonic())):
+            return {}
+        part = os.read(lane.answers, 1 << 20)
+        if not part:
+            return {}
+        text += part
+    found: dict[int, T] = pickle.loads(memoryview(text)[HEADER:])
+    return found
+
+
+def _ended(lane: _Lane) -> None:
+    os.close(lane.answers)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(lane.process, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(lane.process, 0)

@@ -1,0 +1,188 @@
+"""Parts that several processes solve: what is found is what one process finds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import test_other_transformers as others
+from kernel_examples import chosen_from, saturated
+
+import tinyc
+from tinyc.bench.programs import transformer
+from tinyc.extract.cost.hardware import hardware
+from tinyc.extract.cost.model import Roofline
+from tinyc.extract.exact import answers, lanes
+from tinyc.extract.exact.exact import exact
+from tinyc.extract.exact.lanes import in_lanes
+from tinyc.extract.exact.proof import Effort
+from tinyc.extract.greedy import rough
+from tinyc.extract.program import extract_program
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no fork that can be relied on")
+
+
+def slept() -> int:
+    time.sleep(0.1)
+    return os.getpid()
+
+
+def children() -> str:
+    """Of this process, by number; of other threads', none is begun here."""
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return file.read()
+
+
+@linux
+@pytest.mark.parametrize("number", [2, 3])
+def test_jobs_are_shared_out(number: int) -> None:
+    before = children()
+    found = in_lanes([slept] * 6, number)
+    assert len(set(found)) == number
+    assert os.getpid() in found
+    assert children() == before
+
+
+@pytest.mark.parametrize("jobs", [0, 1, 2, 5, 300])
+@pytest.mark.parametrize("number", [0, 1, 2, 4])
+def test_results_come_in_the_order_of_the_jobs(jobs: int, number: int) -> None:
+    def job(each: int) -> Callable[[], int]:
+        return lambda: each * each
+
+    assert in_lanes([job(each) for each in range(jobs)], number) == [each * each for each in range(jobs)]
+
+
+@linux
+@pytest.mark.parametrize(
+    "fails",
+    [
+        lambda: os.kill(os.getpid(), signal.SIGKILL),
+        lambda: sys.exit("a job must not end the program"),
+        lambda: signal.pause(),
+        lambda: [][0],
+    ],
+    ids=["killed", "exit", "hangs", "raises"],
+)
+def test_what_fails_elsewhere_is_done_here(fails: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes a job and does not come back has it done again; nothing waits for ever, and no process is left."""
+    monkeypatch.setattr(lanes, "PATIENCE", 0.0)
+    here, before = os.getpid(), children()
+
+    def job() -> int:
+        time.sleep(0.05)
+        if os.getpid() != here:
+            fails()
+        return os.getpid()
+
+    assert in_lanes([job] * 4, 2) == [here] * 4
+    assert children() == before
+
+
+@linux
+def test_what_cannot_be_sent_is_done_here() -> None:
+    found = in_lanes([lambda: (slept(), lambda: 0)] * 4, 2)
+    assert {process for process, _ in found} == {os.getpid()}
+
+
+@linux
+def test_an_exception_is_raised_here_and_ends_the_others() -> None:
+    here, before = os.getpid(), children()
+
+    def job() -> None:
+        time.sleep(0.05)
+        if os.getpid() == here:
+            raise KeyboardInterrupt
+        time.sleep(60.0)
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        in_lanes([job] * 2, 2)
+    assert time.monotonic() - began < 30.0  # and not as long as the other job takes
+    assert children() == before
+
+
+@linux
+def test_threads_are_no_news(recwarn: pytest.WarningsRecorder) -> None:
+    """From Python 3.12 on, a fork beside threads is warned of; no lock of theirs is taken in a job."""
+    script = (
+        "import threading, time; from tinyc.extract.exact.lanes import in_lanes\n"
+        "threading.Thread(target=time.sleep, args=(1.0,)).start()\n"
+        "print(in_lanes([lambda: 1] * 3, 2))"
+    )
+    command = [sys.executable, "-W", "error", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "[1, 1, 1]\n", done.stderr
+
+
+def decoders(number: int) -> tinyc.Program:
+    function, shapes = transformer(number, 64, 128)
+    return tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})
+
+
+PROGRAMS = {
+    "bench": lambda: decoders(5),
+    "rotary": lambda: others.stack(
+        others.rotary, 3, 1, 32, 64, 4
+    ),  # parts that are taken as one, and searched again
+    "beside": lambda: others.stack(others.beside, 3, 1, 64, 128, 4),
+}
+
+
+@linux
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_same_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = PROGRAMS[name]()
+    graph, shared = saturated(program, "sm80"), list[int]()
+
+    def counted(jobs: Any, number: int) -> Any:
+        shared.append(len(jobs))
+        return in_lanes(jobs, number)
+
+    monkeypatch.setattr(answers, "in_lanes", counted)
+    found = [
+        extract_program(program, graph, Roofline(hardware("sm80")), effort=Effort(600.0, 250_000, number))
+        for number in (1, 2)
+    ]
+    assert max(shared) > 2
+    alone, together = found
+    assert alone.proof is not None and together.proof is not None
+    assert alone.extracted == together.extracted
+    assert replace(alone.proof, time_s=0.0) == replace(together.proof, time_s=0.0)
+
+
+@linux
+@pytest.mark.parametrize("steps", [12_000, 16_000])
+def test_the_same_steps_end_the_search(steps: int) -> None:
+    """Where they do not reach for all, they are spent in the order of one process."""
+    problem, _ = chosen_from(decoders(4), "sm80")
+    start = rough(problem)
+    assert start is not None
+    (first, alone), (second, together) = (exact(problem, start, Effort(600.0, steps, n)) for n in (1, 3))
+    assert first.seconds == second.seconds
+    assert {kernel.buffer.cls: kernel.items for kernel in first.kernels} == {
+        kernel.buffer.cls: kernel.items for kernel in second.kernels
+    }
+    assert replace(alone, time_s=0.0) == replace(together, time_s=0.0)
+
+
+def test_processes_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def counted(jobs: Any, number: int) -> Any:
+        asked.append(number)
+        return [job() for job in jobs]
+
+    monkeypatch.setattr(answers, "in_lanes", counted)
+    program = decoders(2)
+    tinyc.optimize_and_compile(program, "sm80", budget=tinyc.Budget(extract_processes=3))
+    assert set(asked) == {3}
+    asked.clear()
+    tinyc.optimize_and_compile(program, "sm80", budget=tinyc.Budget(extract_processes=1))
+    assert not asked
