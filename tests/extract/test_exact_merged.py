@@ -158,7 +158,7 @@ def test_the_search_for_kernels_is_charged_to_the_same_effort(monkeypatch: pytes
     function, shapes = transformer(3, 32, 64)
     program = tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})
     problem, _ = chosen_from(program, "sm90")
-    _, start = rough(problem)
+    start = rough(problem)
     assert start is not None
     exact(problem, start, Effort(600.0, 250_000))
     assert len(charged) > 1  # the last is all of it
@@ -383,7 +383,7 @@ def test_steps_reach_further_with_more_taken_as_one(monkeypatch: pytest.MonkeyPa
     function, shapes = transformer(4, 32, 64)
     program = tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})
     problem, _ = chosen_from(program, "sm90")
-    _, start = rough(problem)
+    start = rough(problem)
     assert start is not None
     effort = Effort(600.0, 40_000)
     choice, proof = exact(problem, start, effort)

@@ -75,7 +75,7 @@ def test_equal_layers_are_cut_alike_where_launches_take_most_of_the_time(
     function, shapes = transformer(blocks, tokens, width)
     program = tinyc.trace(function, **{name: tinyc.spec(dtype, shape) for name, shape in shapes.items()})
     problem, _ = chosen_from(program, target)
-    _, start = rough(problem)
+    start = rough(problem)
     assert start is not None
     between = separators(problem)
     at = {
@@ -138,7 +138,7 @@ def test_the_parts_of_a_transformer_are_those_that_were_counted() -> None:
     function, shapes = transformer(4, 32, 64)
     program = tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})
     problem, _ = chosen_from(program, "sm80")
-    _, start = rough(problem)
+    start = rough(problem)
     assert start is not None
     at = cuts(problem, regular(problem, start))
     counted = sizes(problem, at)
