@@ -30,7 +30,7 @@ WHOLE = 10_000
 """Partial kernels of the searches of one part at most, where those that need more are left for some with more buffers taken as one."""
 
 LONE = 6_000
-"""The same, of one part of many that is like no other."""
+"""The same, of one part of many that is like no other, where in others some are taken as one."""
 
 TRIAL = 500
 """Of the first search for a buffer's kernels, which is to find some of the best."""
@@ -132,7 +132,7 @@ def searched(
     last = len(ways) - 1
     for tried in sorted({first, last}) if lone else range(first, len(ways)):
         scope = Scope(hosts.problem, part, loosely, hosts, ways[tried])
-        weighed = _weighed(scope, meter, (LONE if lone else WHOLE) if tried < last else float("inf"))
+        weighed = _weighed(scope, meter, (LONE if lone and first else WHOLE) if tried < last else float("inf"))
         if weighed is None:
             scope.searched()
         if weighed is not None or meter.limit:
