@@ -41,6 +41,7 @@ class Problem:
         self.works = Works(view, model, sizes, self.order, self.tiling)
         self.running = Running(self.works)
         self.kernels: dict[Hashable, Kernel | None] = {}  # that are priced already
+        self._loops: dict[tuple[int, ...], frozenset[Schedule]] = {}  # by what they are over
         self.bit = {key: number for number, key in enumerate(self.order)}
         options_of = Options(self.running, self.scans)
         self.options = {
@@ -129,6 +130,7 @@ class Problem:
             key: [option for option in options if not banned(key, option.item)]
             for key, options in self.options.items()
         }
+        other._loops = {}
         for name in ("computed", "read"):  # what lists them
             other.__dict__.pop(name, None)
         return other
@@ -174,24 +176,34 @@ class Problem:
             for way in buffer.ways
             if known.items() <= dict(enumerate(size for size in way.shape if size > 1)).items()
         }
-        sizes = (0, *sorted({buffer.dtype.itemsize for buffer in self.view.buffers.values()}))
-        loops = {
-            each
-            for shape in shapes
-            for widest in sizes
-            for each in self.tiling.loops(shape, folds=self.folds(shape), widest=widest)
-        }
-        alone = (replace(each, row_blocks=1) for each in loops)  # a row's block, where its points need sums
-        return frozenset[Schedule](loops).union(*self.running.walks.values(), alone)
+        return frozenset[Schedule]().union(*map(self._loops_over, shapes), *self.running.walks.values())
+
+    def _loops_over(self, shape: tuple[int, ...]) -> frozenset[Schedule]:
+        """How loops over ``shape`` may run, whatever they compute."""
+        known = self._loops.get(shape)
+        if known is None and self.tiling is not None:
+            folds, tiling = self.folds(shape), self.tiling
+            sizes = (0, *sorted({buffer.dtype.itemsize for buffer in self.view.buffers.values()}))
+            found = {each for widest in sizes for each in tiling.loops(shape, folds=folds, widest=widest)}
+            # a row's block, where its points need sums
+            known = self._loops[shape] = frozenset(found).union(replace(each, row_blocks=1) for each in found)
+        return known or frozenset()
 
     def folds(self, shape: Sequence[int], keys: Iterable[Key] | None = None) -> tuple[Fold, ...]:
         """The sums that threads may share in a kernel that fills ``shape``, if it computes some of ``keys``; of any."""
-        found = self._sums if keys is None else self._sums.keys() & set(keys)
-        return shared(frozenset[Sum]().union(*(self._sums[key] for key in found)), shape)
+        if keys is None:
+            return shared(self._any_sums, shape)
+        return shared(
+            frozenset[Sum]().union(*(self._sums[key] for key in self._sums.keys() & set(keys))), shape
+        )
 
     @cached_property
     def _sums(self) -> Mapping[Key, frozenset[Sum]]:
         return sums(self.view, {key: [each.item for each in found] for key, found in self.options.items()})
+
+    @cached_property
+    def _any_sums(self) -> frozenset[Sum]:
+        return frozenset[Sum]().union(*self._sums.values())
 
     @cached_property
     def products(self) -> Mapping[How, Mapping[frozenset[str], frozenset[Work]]]:

@@ -132,7 +132,9 @@ def searched(
     last = len(ways) - 1
     for tried in sorted({first, last}) if lone else range(first, len(ways)):
         scope = Scope(hosts.problem, part, loosely, hosts, ways[tried])
-        weighed = _weighed(scope, meter, (LONE if lone and first else WHOLE) if tried < last else float("inf"))
+        weighed = _weighed(
+            scope, meter, (LONE if lone and first else WHOLE) if tried < last else float("inf")
+        )
         if weighed is None:
             scope.searched()
         if weighed is not None or meter.limit:
