@@ -27,7 +27,8 @@ from .within import LABELS
 from .worth import Worth
 
 WHOLE = 10_000
-"""Partial kernels of the searches of one part at most, where those that need more are left for some with more buffers taken as one."""
+"""Partial kernels of the searches of one part at most, before its buffers are taken as one; and twice as many, where some are, before
+more are."""
 
 LONE = 6_000
 """The same, of one part of many that is like no other, where in others some are taken as one."""
@@ -132,9 +133,8 @@ def searched(
     last = len(ways) - 1
     for tried in sorted({first, last}) if lone else range(first, len(ways)):
         scope = Scope(hosts.problem, part, loosely, hosts, ways[tried])
-        weighed = _weighed(
-            scope, meter, (LONE if lone and first else WHOLE) if tried < last else float("inf")
-        )
+        whole = LONE if lone and first else WHOLE * (1 + tried)
+        weighed = _weighed(scope, meter, whole if tried < last else float("inf"))
         if weighed is None:
             scope.searched()
         if weighed is not None or meter.limit:

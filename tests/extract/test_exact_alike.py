@@ -107,12 +107,17 @@ def test_a_part_like_no_other_goes_on_to_what_is_sure_to_end(
         return weighed(scope, meter, whole)
 
     monkeypatch.setattr(solved, "_weighed", noted)
-    monkeypatch.setattr(solved, "WHOLE", 1)
-    monkeypatch.setattr(solved, "LONE", 1)
+    monkeypatch.setattr(solved, "WHOLE", 10)
+    monkeypatch.setattr(solved, "LONE", 7)
     meter = Meter(Effort(600.0, 100_000))
     answer = solved.searched(Hosts(problem), part, meter, True, True, lone)
     assert answer is not None and answer.scope.merges
-    assert tried == [1.0] * (1 if lone else len(MERGINGS)) + [float("inf")]
+    assert len(MERGINGS) == 2
+    assert tried == ([10, float("inf")] if lone else [10, 20, float("inf")])
+    tried.clear()
+    meter.merging = {len(part.buffers) + 1: 1}  # of other parts some are taken as one
+    assert solved.searched(Hosts(problem), part, meter, True, True, lone)
+    assert tried == [7 if lone else 20, float("inf")]
 
 
 def test_a_part_like_no_other_is_merged_as_the_others_are(
