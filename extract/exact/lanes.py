@@ -22,8 +22,9 @@ T = TypeVar("T")
 END = 255
 """Says that no job is left; so it is more than there may be."""
 
-PATIENCE = 4.0
-"""For how many times as long as this process was at work the others are waited for, and a second: longer, and they hang."""
+PATIENCE = 10.0
+"""How long the others are waited for: that many times as long as this process was at work, and as many seconds. Longer, and they hang: a
+fork may wait for a lock that was held by another thread."""
 
 HEADER = 8
 """Bytes that say how long an answer is."""
@@ -55,7 +56,7 @@ def in_lanes(jobs: Sequence[Callable[[], T]], lanes: int) -> list[T]:
             others.append(lane)
         began = time.monotonic()
         found = _done(jobs, numbers)
-        until = time.monotonic() + PATIENCE * (time.monotonic() - began) + 1.0
+        until = time.monotonic() + PATIENCE * (time.monotonic() - began + 1.0)
         for lane in others:
             found |= _answered(lane, until)
     finally:

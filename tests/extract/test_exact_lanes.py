@@ -72,7 +72,7 @@ def test_results_come_in_the_order_of_the_jobs(jobs: int, number: int) -> None:
 )
 def test_what_fails_elsewhere_is_done_here(fails: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes a job and does not come back has it done again; nothing waits for ever, and no process is left."""
-    monkeypatch.setattr(lanes, "PATIENCE", 0.0)
+    monkeypatch.setattr(lanes, "PATIENCE", 0.5)
     here, before = os.getpid(), children()
 
     def job() -> int:
@@ -83,6 +83,17 @@ def test_what_fails_elsewhere_is_done_here(fails: Callable[[], Any], monkeypatch
 
     assert in_lanes([job] * 4, 2) == [here] * 4
     assert children() == before
+
+
+@linux
+def test_a_job_that_takes_longer_than_the_others_is_waited_for() -> None:
+    here = os.getpid()
+
+    def job() -> int:
+        time.sleep(0.05 if os.getpid() == here else 2.0)
+        return os.getpid()
+
+    assert len(set(in_lanes([job] * 2, 2))) == 2
 
 
 @linux
