@@ -170,13 +170,14 @@ class Problem:
         if self.tiling is None:
             return frozenset()
         known = {axis_id(axis): axis_extent(axis) for axis in axes}
-        shapes = {
-            tuple(way.shape)
-            for buffer in self.view.buffers.values()
-            for way in buffer.ways
-            if known.items() <= dict(enumerate(size for size in way.shape if size > 1)).items()
-        }
+        shapes = (shape for shape, sizes in self._shapes.items() if known.items() <= sizes.items())
         return frozenset[Schedule]().union(*map(self._loops_over, shapes), *self.running.walks.values())
+
+    @cached_property
+    def _shapes(self) -> Mapping[tuple[int, ...], Mapping[int, int]]:
+        """What kernels fill, with the axes that have more than one point."""
+        shapes = {tuple(way.shape) for buffer in self.view.buffers.values() for way in buffer.ways}
+        return {shape: dict(enumerate(size for size in shape if size > 1)) for shape in shapes}
 
     def _loops_over(self, shape: tuple[int, ...]) -> frozenset[Schedule]:
         """How loops over ``shape`` may run, whatever they compute."""

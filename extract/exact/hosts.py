@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from operator import le
+from typing import TypeVar
 
 from ..choice import How
-from ..cost.model import Timer, Work, estimates_by_formulas
+from ..cost.model import Timer, Work, amounts_of, estimates_by_formulas
 from ..cost.schedule import Schedule
 from ..problem import Problem
 from ..view import LEVEL, axis_id
@@ -29,6 +30,10 @@ MORE = (
 )
 """Arithmetic of all kinds, with which kernels are compared."""
 
+_MORE_AMOUNTS = tuple(map(amounts_of, MORE))
+
+T = TypeVar("T")
+
 
 class Hosts:
     """Of a program."""
@@ -39,44 +44,48 @@ class Hosts:
         self.heads = frozenset(option.item.head for found in problem.options.values() for option in found)
         self._products: dict[tuple[How, frozenset[str] | None], Sequence[Work]] = {}
         self._of: dict[tuple[Case, frozenset[str]], Sequence[Timer]] = {}
-        self._tried: dict[Work, tuple[float, ...]] = {}
+        self._formulas = estimates_by_formulas(problem.model)
+        self._tried: dict[Schedule, tuple[float, ...]] = {}
 
     def products(self, how: How, axes: frozenset[str] | None) -> Sequence[Work]:
         """What kernels of a kind may tile, see :meth:`Problem.tiled`, less what takes as long as another, or longer."""
         if (how, axes) not in self._products:
-            self._products[how, axes] = self._undominated(self.problem.tiled(how, axes))
+            model, works = self.problem.model, list[Work]()
+            for work in self.problem.tiled(how, axes) if self._formulas else ():
+                works.append(replace(work, schedule=work.schedule and computing(work.schedule)))
+            seconds = {each: tuple(model.kernel(each + more) for more in MORE) for each in works}
+            self._products[how, axes] = _undominated(seconds)
         return self._products[how, axes]
 
     def of(self, case: Case, axes: Iterable[str] = ()) -> Sequence[Timer]:
         """What kernels of a case take. ``axes``: of their output, as far as they are known."""
-        problem, what = self.problem, (case, frozenset(axis for axis in axes if axis_id(axis) < LEVEL))
+        what = case, frozenset(axis for axis in axes if axis_id(axis) < LEVEL)
         if what not in self._of:
-            found = set(problem.loops(what[1]))
+            found: Iterable[Schedule | None] = self.problem.loops(what[1])
             if case.name in PRODUCTS:
-                works = self.products(case.how, None)
-                found = {each.schedule for each in works if each.schedule is not None}
-            best = self._undominated(Work(schedule=each) for each in found)
-            timers = (problem.running.timer(each) for each in [work.schedule for work in best] or [None])
-            self._of[what] = tuple(dict.fromkeys(timers))
+                found = (each.schedule for each in self.products(case.how, None))
+            known = {computing(each) for each in found if each is not None}
+            best: list[Schedule | None] = []
+            if self._formulas:
+                best += _undominated({each: self._seconds(each) for each in known})
+            self._of[what] = tuple(dict.fromkeys(map(self.problem.running.timer, best or [None])))
         return self._of[what]
 
-    def _undominated(self, works: Iterable[Work]) -> list[Work]:
-        """Of what kernels may do, each with how they run, that which with some more arithmetic takes less than with each other."""
-        model = self.problem.model
-        if not estimates_by_formulas(model):
-            return []
-        found: dict[tuple[float, ...], Work] = {}
-        for work in works:
-            each = replace(work, schedule=work.schedule and computing(work.schedule))
-            if each not in self._tried:
-                self._tried[each] = tuple(model.kernel(each + other) for other in MORE)
-            found.setdefault(self._tried[each], each)
-        kept = [
-            seconds
-            for seconds in found
-            if not any(other != seconds and _below(other, seconds) for other in found)
-        ]
-        return [found[seconds] for seconds in sorted(kept)]
+    def _seconds(self, schedule: Schedule) -> tuple[float, ...]:
+        """What a kernel takes that runs so, with more of each kind of arithmetic."""
+        if schedule not in self._tried:
+            timer = self.problem.running.timer(schedule)
+            self._tried[schedule] = tuple(map(timer, _MORE_AMOUNTS))
+        return self._tried[schedule]
+
+
+def _undominated(seconds: Mapping[T, tuple[float, ...]]) -> list[T]:
+    """What with some more arithmetic takes less than each other; of those that take as long, the first."""
+    found: dict[tuple[float, ...], T] = {}
+    for each, known in seconds.items():
+        found.setdefault(known, each)
+    kept = [known for known in found if not any(other != known and _below(other, known) for other in found)]
+    return [found[known] for known in sorted(kept)]
 
 
 @cache
