@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 T = TypeVar("T")
 
@@ -77,24 +77,28 @@ def _done(jobs: Sequence[Callable[[], T]], numbers: int) -> dict[int, T]:
 def _forked(jobs: Sequence[Callable[[], T]], numbers: int) -> _Lane | None:
     """A process that does jobs; None where there may be no more."""
     answers, writing = os.pipe()
+    # whoever interrupts asks the first process, which ends the others; and none of them is to go on as if it were the first
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         with warnings.catch_warnings():
-            # Python warns of threads that hold a lock: a process that waits for one is not waited for
-            warnings.simplefilter("ignore", DeprecationWarning)
+            # Python and some libraries warn of locks that threads may hold: a process that waits for one is not waited for
+            warnings.simplefilter("ignore")
             process = os.fork()
+        if not process:
+            _work(jobs, numbers, writing)
     except OSError:
         os.close(answers)
-        os.close(writing)
         return None
-    if process:
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(writing)
-        return _Lane(process, answers)
-    # the other process ends here, whatever happens: nothing of the caller's is to run twice
+    return _Lane(process, answers)
+
+
+def _work(jobs: Sequence[Callable[[], T]], numbers: int, writing: int) -> NoReturn:
+    """All that another process does: it ends here, whatever happens."""
     code = 1
     try:
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # it is the first that is asked to stop, and ends this one
         text = pickle.dumps(_done(jobs, numbers), pickle.HIGHEST_PROTOCOL)
         with open(writing, "wb") as file:
             file.write(len(text).to_bytes(HEADER) + text)

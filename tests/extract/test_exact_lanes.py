@@ -120,6 +120,27 @@ def test_an_exception_is_raised_here_and_ends_the_others() -> None:
 
 
 @linux
+def test_an_interrupt_of_all_is_one_of_the_first() -> None:
+    """As a terminal sends it, to all processes that were begun there."""
+    script = (
+        "import os, signal, time; from tinyc.extract.exact.lanes import in_lanes\n"
+        "here = os.getpid()\n"
+        "def job():\n"
+        "    time.sleep(0.3)\n"
+        "    os.getpid() == here and os.killpg(0, signal.SIGINT)\n"
+        "    time.sleep(0.3)\n"
+        "try:\n"
+        "    in_lanes([job] * 4, 3)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('asked to stop', os.getpid() == here, signal.pthread_sigmask(signal.SIG_BLOCK, ()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, start_new_session=True
+    )
+    assert done.stdout == "asked to stop True set()\n", done.stderr
+
+
+@linux
 def test_threads_are_no_news(recwarn: pytest.WarningsRecorder) -> None:
     """From Python 3.12 on, a fork beside threads is warned of; no lock of theirs is taken in a job."""
     script = (

@@ -28,8 +28,8 @@ class Budget:
     that it looks at. Where either is 0 the greedy choice is taken as it is. The steps are a count: a search that they
     end ends alike on every machine.
 
-    ``extract_processes``: that this search may use, on Linux; by default as many as there are cores for it, up to 4. What it finds
-    does not depend on them.
+    ``extract_processes``: that this search may use, on Linux; by default as many as there are cores for it, up to 4. The others are forks,
+    which end with the search; with 1 there are none. What it finds does not depend on them.
     """
 
     seconds: float = 30.0
