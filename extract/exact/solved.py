@@ -30,6 +30,9 @@ WHOLE = 10_000
 """Partial kernels of the searches of one part at most, before its buffers are taken as one; and twice as many, where some are, before
 more are."""
 
+ONE = 2 / 3
+"""The share of those that the search of one buffer takes at most."""
+
 LONE = 6_000
 """The same, of one part of many that is like no other, where in others some are taken as one."""
 
@@ -193,15 +196,18 @@ def _weighed(scope: Scope, meter: Meter, whole: float) -> tuple[dict[str, Column
         alone = len(circle) == 1
         for name in circle:
             buffer, most = view.buffers[name], 2 * launch
+            # where the searches do not find all, it is nearly always one that goes on and on
+            until = max(0, last, meter.steps - ONE * whole)
             labels = meter.labels(TRIAL if alone else LABELS)
-            here = meter.spend(columns(scope, buffer, most, labels, left=meter.steps))
-            while not here.found and here.rest is not None and here.rest > most:
-                most = 2 * here.rest
-                here = meter.spend(columns(scope, buffer, most, meter.labels(LABELS), left=meter.steps))
+            here = meter.spend(columns(scope, buffer, most, labels, left=meter.steps - until))
+            while not here.found and here.rest is not None and here.rest > most and meter.steps > until:
+                most, left = 2 * here.rest, meter.steps - until
+                here = meter.spend(columns(scope, buffer, most, meter.labels(LABELS), left=left))
             if alone and here.rest is not None:
                 worth.add(name, here)
-                labels = meter.labels(int(min(max(meter.steps - last, 0), LABELS)))
-                more = meter.spend(columns(scope, buffer, float("inf"), labels, worth.of(name), meter.steps))
+                left = max(meter.steps - until, 0)
+                labels = meter.labels(int(min(left, LABELS)))
+                more = meter.spend(columns(scope, buffer, float("inf"), labels, worth.of(name), left))
                 here = more if more.rest is None or more.rest > here.rest else here
             found[name] = here
             if alone:
@@ -211,7 +217,7 @@ def _weighed(scope: Scope, meter: Meter, whole: float) -> tuple[dict[str, Column
                 # of the kernels of the other buffers is known that they are launched
                 launched = Columns((), scope.problem.model.kernel(Work()), 0)
                 return {each: found.get(each, launched) for each in scope.buffers}, worth.all()
-            if meter.steps <= last:
+            if meter.steps <= until:
                 return None
     return found, worth.all()
 
