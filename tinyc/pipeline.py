@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 LANES = 4
 """Processes of a search at most, where no number is asked for: more have hardly anything to do."""
 
+MOST = 255
+"""Processes of a search, however many are asked for."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -76,9 +79,8 @@ class Options:
     def effort(self) -> Effort:
         """Of the exact search for the cheapest kernels."""
         budget = self.budget
-        lanes = (
-            min(usable_cores(), LANES) if budget.extract_processes is None else int(budget.extract_processes)
-        )
+        asked = budget.extract_processes
+        lanes = min(usable_cores(), LANES) if asked is None else int(min(asked, MOST))
         return Effort(budget.extract_seconds, budget.extract_steps, lanes)
 
 

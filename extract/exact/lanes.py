@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -46,14 +46,15 @@ def in_lanes(jobs: Sequence[Callable[[], T]], lanes: int) -> list[T]:
     others: list[_Lane] = []
     # who reads a number from here does that job
     numbers, writing = os.pipe()
-    os.write(writing, bytes([*range(len(jobs)), *[END] * lanes]))
-    os.close(writing)
     try:
-        for _ in range(lanes - 1):
-            lane = _forked(jobs, numbers)
-            if lane is None:
-                break
-            others.append(lane)
+        os.write(writing, bytes([*range(len(jobs)), *[END] * lanes]))
+        os.close(writing)
+        with _uninterrupted():
+            for _ in range(lanes - 1):
+                lane = _forked(jobs, numbers)
+                if lane is None:
+                    break
+                others.append(lane)
         began = time.monotonic()
         found = _done(jobs, numbers)
         until = time.monotonic() + PATIENCE * (time.monotonic() - began + 1.0)
@@ -74,11 +75,20 @@ def _done(jobs: Sequence[Callable[[], T]], numbers: int) -> dict[int, T]:
     return found
 
 
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Whoever interrupts asks the first process, which ends the others: it knows all of them by then, and none of them goes on as if it
+    were the first."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _forked(jobs: Sequence[Callable[[], T]], numbers: int) -> _Lane | None:
     """A process that does jobs; None where there may be no more."""
     answers, writing = os.pipe()
-    # whoever interrupts asks the first process, which ends the others; and none of them is to go on as if it were the first
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         with warnings.catch_warnings():
             # Python and some libraries warn of locks that threads may hold: a process that waits for one is not waited for
@@ -90,7 +100,6 @@ def _forked(jobs: Sequence[Callable[[], T]], numbers: int) -> _Lane | None:
         os.close(answers)
         return None
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(writing)
     return _Lane(process, answers)
 

@@ -25,6 +25,7 @@ from tinyc.extract.exact.lanes import in_lanes
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.greedy import rough
 from tinyc.extract.program import extract_program
+from tinyc.pipeline import Options
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no fork that can be relied on")
 
@@ -141,6 +142,23 @@ def test_an_interrupt_of_all_is_one_of_the_first() -> None:
 
 
 @linux
+def test_an_interrupt_while_processes_begin_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was raised between a fork and the list of those to be ended: that one waited for ever to be heard."""
+    fork, before = os.fork, children()
+
+    def interrupted() -> int:
+        process = fork()
+        if process:
+            os.kill(os.getpid(), signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(os, "fork", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        in_lanes([lambda: bytes(1 << 20)] * 4, 3)
+    assert children() == before
+
+
+@linux
 def test_threads_are_no_news(recwarn: pytest.WarningsRecorder) -> None:
     """From Python 3.12 on, a fork beside threads is warned of; no lock of theirs is taken in a job."""
     script = (
@@ -202,6 +220,14 @@ def test_the_same_steps_end_the_search(steps: int) -> None:
         kernel.buffer.cls: kernel.items for kernel in second.kernels
     }
     assert replace(alone, time_s=0.0) == replace(together, time_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("processes", "used"), [(0, 0), (1, 1), (2.5, 2), (float("inf"), 255), (10**30, 255)]
+)
+def test_any_number_of_processes_may_be_asked_for(processes: Any, used: int) -> None:
+    """An infinite one ended in an OverflowError."""
+    assert Options("sm80", budget=tinyc.Budget(extract_processes=processes)).effort.lanes == used
 
 
 def test_processes_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
