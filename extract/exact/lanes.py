@@ -12,9 +12,11 @@ import pickle
 import select
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import NamedTuple, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -78,12 +80,25 @@ def _done(jobs: Sequence[Callable[[], T]], numbers: int) -> dict[int, T]:
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Whoever interrupts asks the first process, which ends the others: it knows all of them by then, and none of them goes on as if it
-    were the first."""
+    were the first.
+
+    A signal that is blocked here is taken by another thread where there is one, and its handler is run here all the same: so that one
+    waits too.
+    """
+    handler, came = signal.getsignal(signal.SIGINT), list[FrameType | None]()
+    # handlers run in the main thread, and only there may they be set
+    waits = callable(handler) and threading.current_thread() is threading.main_thread()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
+        if waits:
+            signal.signal(signal.SIGINT, lambda _, frame: came.append(frame))
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if waits:
+            signal.signal(signal.SIGINT, handler)
+        if came and callable(handler):
+            handler(signal.SIGINT, came[0])
 
 
 def _forked(jobs: Sequence[Callable[[], T]], numbers: int) -> _Lane | None:
