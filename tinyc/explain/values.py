@@ -93,7 +93,7 @@ class Values:
         match term.op, term.args:
             case (("Const" | "Cast"), (str(name), _)):
                 return DType(name[1:])
-            case (("At" | "Unravel"), (Term() as tensor, *_)):
+            case "At", (Term() as tensor, *_):
                 return self.tensors.dtype(tensor)
             case "Read", (Term() as buffer, _):
                 return self._buffer_dtype(buffer)
@@ -179,8 +179,6 @@ class Values:
         match term.op:
             case "At":
                 return self._element(args[0], self._index(args[1], scope))
-            case "Unravel":
-                return self._unravel(term, scope)
             case "Read":
                 return self._read(args[0], self._index(args[1], scope))
             case "Const":
@@ -230,13 +228,6 @@ class Values:
             return self.tensors.at(tensor, index), None
         inside, known = _clipped(index, self.tensors.shape(tensor))
         return self.tensors.at(tensor, inside), known
-
-    def _unravel(self, term: Term, scope: Scope) -> Valued:
-        tensor, sizes, offset, count, tail = term.args
-        assert isinstance(sizes, Term) and isinstance(offset, Term) and isinstance(count, int)
-        at = _atleast(evaluate(offset, scope.lookup), scope)
-        first = unravelled(at, [int(size) for size in sizes.args[:count]])  # type: ignore[arg-type]
-        return self._element(tensor, (*first, *self._index(tail, scope)))
 
     def _read(self, buffer: Term | int | str, index: tuple[Array, ...]) -> Valued:
         assert isinstance(buffer, Term)

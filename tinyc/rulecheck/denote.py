@@ -141,10 +141,6 @@ class Evaluator:
                 return _reshaped(self.value(buffer), shape)
             case "Out", (_, buffer):
                 return self.value(buffer)
-            case "Unravel", (x, shape, offset, count, tail):
-                return self._unravelled(
-                    x, shape, self.index(offset), count, [self.index(each) for each in tail]
-                )
             case _:
                 moved = self._moved(term)
                 return moved if moved is not None else self.value(facts._defined(term))
@@ -277,18 +273,6 @@ class Evaluator:
         found = value[(slice(None), *clipped)]
         defined = None if bool(np.all(inside)) else np.asarray(inside)[None]
         return found, _both(defined, None if mask is None else mask[(slice(None), *clipped)])
-
-    def _unravelled(
-        self, x: Term, shape: tuple[int, ...], offset: Array, count: int, tail: list[Array]
-    ) -> Valued:
-        """The first axis takes the whole quotient."""
-        places: list[Array] = []
-        for size in reversed(shape[1:count]):
-            places.insert(0, offset % size)
-            offset = offset // size
-        if count:
-            places.insert(0, offset)
-        return self._gathered(self._whole(x), shape, [*places, *tail])
 
     def _filled(self, shape: tuple[int, ...], x: Term, axes: Sequence[Term]) -> Valued:
         """The values of an expression over ``axes``, those of the shape's extents above 1."""

@@ -5,5 +5,5 @@ BUILTIN = frozenset(
      "Input", "Imm", "TUnary", "TBinary", "TWhere", "TCast", "TReduce", "Reshape", "Permute", "Expand", "Pad", "Shrink",
      "Flip", "View", "Valid",
      "At", "Read", "Const", "Within", "Unary", "Binary", "Select", "Cast", "Reduce", "Stream", "RoundedStream", "Arg", "Fill", "Alias",
-     "Out", "Unravel"]
+     "Out"]
 )  # fmt: skip

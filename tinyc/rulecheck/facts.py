@@ -238,8 +238,6 @@ class Facts:
                 return "bool"
             case (("Stream" | "RoundedStream"), _):
                 return "fp32"
-            case "Unravel", (x, *_):
-                return self.dtype(x)
             case _:
                 return self.dtype(self._defined(term))
 
@@ -305,8 +303,6 @@ class Facts:
                 return self.free(x) - self.axes_of(bound)
             case (("Stream" | "RoundedStream"), (*_, bound, score, weight, _)):
                 return (self.free(score) | self.free(weight)) - self.axes_of(bound)
-            case "Unravel", (_, _, offset, _, tail):
-                return self.axes_of((offset, *tail))
             case _:
                 return self.free(self._defined(expr))
 

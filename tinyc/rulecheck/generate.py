@@ -183,9 +183,6 @@ def _ixs(attempt: Attempt, name: str, uses: Uses) -> tuple[Term, ...]:
                     raise Reject
                 sizes = {each.args[0]: each.args[1] for each in wanted}
                 return tuple(attempt.within(sizes.get(k, rng.choice((1, 2, 3)))) for k in range(count))
-            case "Unravel", 4:
-                rest = attempt.get(step.args[1])[attempt.get(step.args[3]) :]
-                return tuple(attempt.within(size) for size in rest)
     for step, position in uses:
         if (step.head, position) == ("Ravel", 0) and attempt.bound(step.args[1]):
             return tuple(attempt.within(size) for size in attempt.get(step.args[1]))

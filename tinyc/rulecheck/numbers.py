@@ -263,7 +263,6 @@ _INTEGERS: Mapping[tuple[str, int], Callable[[Attempt, Step], int]] = {
     ("Within", 1): _border, ("Within", 2): _border,
     ("Stream", 3): lambda attempt, step: attempt.rng.choice(_SCALES),
     ("RoundedStream", 4): lambda attempt, step: attempt.rng.choice(_SCALES),
-    ("Unravel", 3): _upto(1),
     ("Out", 0): _choice(0, 1),
     ("Product", 1): _batch, ("Product", 7): _choice(*_SIDES),
     **{("Product", k): _side for k in (2, 3)},

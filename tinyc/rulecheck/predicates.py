@@ -32,6 +32,7 @@ from .requests import (
     tile,
     tiles,
 )
+from .reshapes import are_indices, indices_in, is_offset, offset_in, own_axes
 from .schedules import (
     contraction,
     core,
@@ -248,6 +249,8 @@ PREDICATES: Mapping[str, Callable[..., bool]] = {
     "float": lambda world, d: d in ("fp16", "bf16", "fp32"),
     "accumulator": lambda world, d: d in ("fp32", "i32"),
     "elements": lambda world, s, t: math.prod(s) == math.prod(t),
+    "offset-in": is_offset,
+    "indices-in": are_indices,
     "depends": lambda world, e, axes: world.depends(e) <= axes,
     "max-depth": max_depth,
     "roles": roles,
@@ -299,6 +302,9 @@ VALUES: Mapping[str, Callable[..., Value]] = {
     "machine": lambda world: world.context.machine,
     "parts": parts_of,
     "product": lambda world, s, k: math.prod(s[:k]) if 0 <= k <= len(s) else None,
+    "own-axes": own_axes,
+    "offset-in": offset_in,
+    "indices-in": indices_in,
     "points": lambda world, s: math.prod(each.args[1] for each in s),
     "last": lambda world, s: max((each.args[0] for each in s), default=-1),
     "run": lambda world, s, i: run_of(s, i),

@@ -12,7 +12,7 @@ PREREQUISITES: Mapping[tuple[str, int], tuple[int, ...]] = {
     ("Shrink", 1): (0,), ("Shrink", 2): (0, 1), ("Shrink", 3): (0, 1, 2), ("Shrink", 4): (0, 1, 2, 3),
     ("Flip", 1): (0,), ("View", 1): (0,), ("View", 2): (0, 1), ("TReduce", 1): (2,), ("Subst", 0): (1,),
     ("IDiv", 0): (1,), ("Ravel", 1): (0,), ("Ravel", 2): (0, 1), ("Fill", 2): (1,), ("Alias", 0): (1,), ("Valid", 1): (0,), ("Valid", 2): (1,),
-    ("Valid", 3): (2,), ("Unravel", 1): (0,), ("Unravel", 3): (1,), ("Unravel", 2): (3,), ("Unravel", 4): (3,),
+    ("Valid", 3): (2,),
     ("Within", 1): (0,), ("Within", 2): (1,), ("Plus", 2): (1,),
     ("top-axis-upto", 1): (0,), ("ixs-axes", 1): (0,), ("ops-upto", 1): (0,), ("axes-upto", 2): (1,), ("axes-next", 2): (1,),
     ("vec-get", 1): (0,), ("vec-set", 1): (0,), ("unit-of", 2): (0, 1),

@@ -111,8 +111,6 @@ def _shape(attempt: Attempt, uses: Uses) -> tuple[int, ...]:
                 case "Permute", 2:
                     perm = list(attempt.get(step.args[1]))
                     return tuple(perm.index(each) for each in range(len(perm)))
-                case "Unravel", 1:
-                    return facts._of(attempt.get(step.args[0]))
                 case "Ravel", 1:
                     return tuple(facts.high(each) + 1 for each in attempt.get(step.args[0]))
                 case "View", 1 if attempt.bound(step.args[2]):

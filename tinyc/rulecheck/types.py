@@ -207,7 +207,7 @@ class Types:
             case "Pad":
                 self._same(args[0], args[4])
                 self._same(args[0], out)
-            case "Reshape" | "Permute" | "Expand" | "Shrink" | "Flip" | "View" | "At" | "Read" | "Unravel":
+            case "Reshape" | "Permute" | "Expand" | "Shrink" | "Flip" | "View" | "At" | "Read":
                 self._same(args[0], out)
 
     def _solve(self) -> dict[str, str]:

@@ -262,16 +262,6 @@ def _alias(facts: Facts, shape: tuple[int, ...], buffer: Term) -> None:
     _need(same and all(size > 0 for size in shape), "another shape with more or fewer elements")
 
 
-def _unravel(
-    facts: Facts, x: Term, shape: tuple[int, ...], offset: Term, count: int, tail: tuple[Term, ...]
-) -> None:
-    _need(facts._of(x) == tuple(shape), "unravelled in another shape than the tensor's")
-    _need(
-        count >= 0 and count + len(tail) == len(shape),
-        "unravelled into more or fewer indices than there are axes",
-    )
-
-
 WELL_FORMED: Mapping[str, Callable[..., None]] = {
     "Ax": _axis, "Plus": _plus, "FloorDiv": _divisor(2), "IDiv": _divisor(1), "DivAcc": _kept, "DivEnd": _kept,
     "Subst": _subst, "Ravel": _ravel,
@@ -279,5 +269,5 @@ WELL_FORMED: Mapping[str, Callable[..., None]] = {
     "Reshape": _reshape, "Permute": _permute, "Expand": _expand, "Pad": _pad, "Shrink": _shrink, "Flip": _flip,
     "View": _view, "Valid": _valid,
     "At": _at, "Read": _read, "Const": _const, "Unary": _unary, "Binary": _binary, "Select": _select,
-    "Cast": _cast, "Reduce": _reduce, "Stream": _stream, "RoundedStream": _rounded_stream, "Fill": _fill, "Alias": _alias, "Unravel": _unravel,
+    "Cast": _cast, "Reduce": _reduce, "Stream": _stream, "RoundedStream": _rounded_stream, "Fill": _fill, "Alias": _alias,
 }  # fmt: skip
