@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,11 +10,14 @@ from functools import partial
 from ..choice import Key
 from .canonical import canonical
 from .hosts import Hosts
-from .lanes import in_lanes
+from .lanes import beside, in_lanes
 from .meter import Meter
 from .parts import Part
-from .solved import Searched, Solved, searched, solved
+from .solved import Searched, Solved, Try, searched, solved, tries
 from .within import LABELS
+
+EARLY = 2
+"""Parts that are the first of a program."""
 
 MANY = 8
 """Parts of a program of which one like no other matters little: if its first search fails, the one that is sure to end is next."""
@@ -33,12 +35,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A part to be solved. ``lone``: of many parts, none is like it."""
+    """A part to be solved. ``lone``: of many parts, none is like it. ``early``: it is among the first of the program."""
 
     part: Part
     keys: tuple[Key, ...]
     buffers: tuple[str, ...]
     lone: bool
+    early: bool
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def answered(
         name, (_, keys, buffers) = names[number], forms[number]
         if known.get(name) is None and name not in asked:
             lone = count[name] == 1 and len(division) >= MANY
-            asked[name] = _Asked(division[number], keys, buffers, lone)
+            asked[name] = _Asked(division[number], keys, buffers, lone, number < EARLY)
     # the largest that is not alone shows what the others need
     first = max(
         (name for name in asked if not asked[name].lone), key=lambda name: _size(asked[name]), default=None
@@ -96,38 +99,59 @@ def answered(
 def _solutions(
     hosts: Hosts, asked: Sequence[_Asked], meter: Meter, loosely: bool, merges: bool
 ) -> list[Solved | None]:
-    """Of each part in turn, as long as there is effort. The first shows how many buffers have to be taken as one. Each of the others is
-    as if it were the second, but that it has only the steps that those before it left: as long as these are plenty, it does not matter
-    how many they are, and each is solved by itself."""
+    """Of each part in turn, as long as there is effort. The first shows how many buffers have to be taken as one, if any may be. Each of
+    the others is as if it were the next, but that it has only the steps that those before it left: as long as these are plenty, it does
+    not matter how many they are, and each is solved by itself."""
     if not asked or meter.limit:
         return []
 
-    def kernels(each: _Asked, meter: Meter) -> Searched | None:
-        return searched(hosts, each.part, meter, loosely, merges, each.lone)
+    def kernels(each: _Asked, meter: Meter, attempts: Sequence[Try] | None = None) -> Searched | None:
+        if attempts is None:
+            attempts = tries(each.part, meter, merges, each.lone)
+        return searched(hosts, each.part, meter, loosely, attempts)
 
     def solution(each: _Asked, found: Searched | None, meter: Meter) -> Solved | None:
         return None if found is None else solved(found, each.keys, each.buffers, meter)
 
-    def alone(each: _Asked) -> _Done:
-        before, aside.merging = aside.steps, dict(shown)
-        found = solution(each, kernels(each, aside), aside)
-        return _Done(found, before - aside.steps, _plenty(aside), aside.merging)
+    def alone(each: _Asked, own: Meter, attempts: Sequence[Try] | None = None) -> _Done:
+        before = own.steps
+        found = solution(each, kernels(each, own, attempts), own)
+        return _Done(found, before - own.steps, _plenty(own), own.merging)
 
-    first, *others = asked
-    start = kernels(first, meter)
-    merging, shown, aside = meter.merging, dict(meter.merging), copy.copy(meter)
-    done = {}
+    def apart(each: _Asked) -> _Done:
+        return alone(each, aside.copy())
+
+    first, start, done = asked[0], None, dict[int, _Done]()
+    if merges:
+        attempt, *later = tries(first.part, meter, merges, first.lone)
+        # where the first attempt fails, another process has made the next ones by then
+        with beside(lambda: alone(first, meter.copy(), later), meter.lanes if later else 1) as answer:
+            start = kernels(first, meter, [attempt])
+            if start is None and later and not meter.limit:
+                ahead = answer()
+                if ahead is not None and _counts(ahead, meter):
+                    meter.steps -= ahead.spent
+                    meter.merging |= ahead.merging
+                    done[0] = ahead
+                else:
+                    start = kernels(first, meter, later)
+    merging, shown, aside = meter.merging, dict(meter.merging), meter.copy()
     if meter.lanes > 1 and _plenty(meter):
-        jobs: dict[int, Callable[[], _Done]] = {0: lambda: _Done(solution(first, start, meter))}
         # the longest first, so that all end together
-        for number in sorted(range(len(others)), key=lambda number: -_size(others[number])):
-            jobs[number + 1] = partial(alone, others[number])
-        done = dict(zip(jobs, in_lanes(list(jobs.values()), meter.lanes), strict=True))
-    found = [done[0].solved if done else solution(first, start, meter)]
-    for number, each in enumerate(others, 1):
+        order = sorted(range(int(merges), len(asked)), key=lambda number: -_length(asked[number]))
+        jobs: dict[int, Callable[[], _Done]] = {}
+        if merges and not done:
+            jobs[0] = lambda: _Done(solution(first, start, meter))
+        jobs |= {number: partial(apart, asked[number]) for number in order}
+        done |= dict(zip(jobs, in_lanes(list(jobs.values()), meter.lanes), strict=True))
+    found: list[Solved | None] = []
+    for number, each in enumerate(asked):
+        if merges and not number:
+            found.append(done[0].solved if done else solution(first, start, meter))
+            continue
         if meter.limit:
             break
-        if done and done[number].plenty and meter.steps - done[number].spent > LABELS:
+        if number in done and _counts(done[number], meter):
             meter.steps -= done[number].spent
             found.append(done[number].solved)
             merging |= done[number].merging
@@ -139,8 +163,18 @@ def _solutions(
     return found
 
 
+def _counts(done: _Done, meter: Meter) -> bool:
+    """Whether it is what would be found with the steps that are left."""
+    return done.plenty and meter.steps - done.spent > LABELS
+
+
 def _size(asked: _Asked) -> int:
     return len(asked.part.options)
+
+
+def _length(asked: _Asked) -> int:
+    """About how long it takes beside others: what the first parts make may be computed from inputs alone, in many ways."""
+    return _size(asked) * (2 if asked.early else 1)
 
 
 def _plenty(meter: Meter) -> bool:

@@ -137,7 +137,7 @@ def _searched(
             loosely = False
         else:
             break
-    if bound < best.seconds * (1 - enough):
+    if bound < best.seconds * (1 - enough) and plain is None:
         bound = max(bound, relaxed(problem))
     optimal = bound >= best.seconds * (1 - TOLERANCE)
     proof = Proof(

@@ -69,6 +69,34 @@ def in_lanes(jobs: Sequence[Callable[[], T]], lanes: int) -> list[T]:
     return [found[number] if number in found else job() for number, job in enumerate(jobs)]
 
 
+@contextlib.contextmanager
+def beside(job: Callable[[], T], lanes: int) -> Iterator[Callable[[], T | None]]:
+    """``job`` in another process, while this one goes on. Given is what waits for its answer: None where there is no other process, or
+    it does not say. It ends with the context. ``lanes``: as of :func:`in_lanes`."""
+    if lanes <= 1 or sys.platform != "linux":
+        yield lambda: None
+        return
+    others: list[_Lane] = []
+    numbers, writing = os.pipe()
+    try:
+        os.write(writing, bytes([0, END]))
+        os.close(writing)
+        began = time.monotonic()
+        with _uninterrupted():
+            lane = _forked([job], numbers)
+            others += [lane] if lane else []
+
+        def answer() -> T | None:
+            until = time.monotonic() + PATIENCE * (time.monotonic() - began + 1.0)
+            return next((_answered(lane, until).get(0) for lane in others), None)
+
+        yield answer
+    finally:
+        os.close(numbers)
+        for lane in others:
+            _ended(lane)
+
+
 def _done(jobs: Sequence[Callable[[], T]], numbers: int) -> dict[int, T]:
     """The jobs that are left to this process."""
     found: dict[int, T] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 
 from .columns import Columns
@@ -25,6 +26,12 @@ class Meter:
     def limit(self) -> str:
         """What is used up, if anything is."""
         return "steps" if self.steps <= 0 else "seconds" if self.seconds <= 0 else ""
+
+    def copy(self) -> Meter:
+        """Another with as much, to be spent apart."""
+        other = copy.copy(self)
+        other.merging = dict(self.merging)
+        return other
 
     def labels(self, most: int) -> int:
         return int(min(most, self.steps))

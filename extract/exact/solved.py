@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..choice import Kernel, Key
@@ -127,23 +127,41 @@ class Searched:
     worth: dict[str, float]
 
 
-def searched(
-    hosts: Hosts, part: Part, meter: Meter, loosely: bool, merges: bool, lone: bool
-) -> Searched | None:
-    """The kernels of a part; None where too little is left to look for them. ``lone``: of many parts, none is like it."""
-    ways = (None, *MERGINGS) if merges else (None,)
+@dataclass(frozen=True)
+class Try:
+    """An attempt at a search. ``way``: which of the ways to take buffers as one, 0 for none (``merged.py``). ``most``, ``one``: steps of
+    all, and of one buffer, at most. ``tells``: whether equal layers begin with it, if it finds all."""
+
+    way: int
+    most: float
+    one: float
+    tells: bool
+
+
+def tries(part: Part, meter: Meter, merges: bool, lone: bool) -> list[Try]:
+    """What is tried for a part, until all of its kernels are found. ``lone``: of many parts, none is like it."""
+    last = len(MERGINGS) if merges else 0
     # what is merged gives no kernels: where some parts are, the others need none either
     first = max(meter.merging.get(len(part.buffers), 0), int(any(meter.merging.values()))) if merges else 0
-    last = len(ways) - 1
-    for tried in sorted({first, last}) if lone else range(first, len(ways)):
-        scope = Scope(hosts.problem, part, loosely, hosts, ways[tried])
-        whole = LONE if lone and first else WHOLE * (1 + tried)
-        weighed = _weighed(scope, meter, whole if tried < last else float("inf"), ONE[min(tried, 1)])
+    found: list[Try] = []
+    for way in sorted({first, last}) if lone else range(first, last + 1):
+        most = float("inf") if way == last else LONE if lone and first else WHOLE * (1 + way)
+        found.append(Try(way, most, ONE[min(way, 1)] * most, merges))
+    return found
+
+
+def searched(
+    hosts: Hosts, part: Part, meter: Meter, loosely: bool, attempts: Iterable[Try]
+) -> Searched | None:
+    """The kernels of a part; None where none of the attempts finds all, or too little is left for them."""
+    for each in attempts:
+        scope = Scope(hosts.problem, part, loosely, hosts, MERGINGS[each.way - 1] if each.way else None)
+        weighed = _weighed(scope, meter, each)
         if weighed is None:
             scope.searched()
         if weighed is not None or meter.limit:
-            if merges:
-                meter.merging[len(part.buffers)] = tried
+            if each.tells:
+                meter.merging[len(part.buffers)] = each.way
             return None if weighed is None else Searched(scope, *weighed)
     return None
 
@@ -183,16 +201,14 @@ def made_levels(part: Part) -> list[Levels]:
     return combined([group_of(part, name).levels if name in part.targets else 1 for name in part.made])
 
 
-def _weighed(
-    scope: Scope, meter: Meter, whole: float, one: float
-) -> tuple[dict[str, Columns], dict[str, float]] | None:
+def _weighed(scope: Scope, meter: Meter, attempt: Try) -> tuple[dict[str, Columns], dict[str, float]] | None:
     """The kernels of each buffer that may be of use: none that costs more than to fill the buffer in some other way, with
-    all that that needs; and what that costs. None where no effort is left, or where the searches do not find all by ``whole``
-    steps, or that of one buffer by this share of them."""
+    all that that needs; and what that costs. None where no effort is left, or where the searches do not find all in the steps of the
+    ``attempt``."""
     if meter.limit:
         return None
     view, launch = scope.problem.view, scope.problem.model.hardware.launch
-    worth, last = Worth(scope), meter.steps - whole
+    worth, last = Worth(scope), meter.steps - attempt.most
     found: dict[str, Columns] = {}
     scope.drop(worth.all())
     for circle in _circles(scope):
@@ -200,7 +216,7 @@ def _weighed(
         for name in circle:
             buffer, most = view.buffers[name], 2 * launch
             # where the searches do not find all, it is nearly always one that goes on and on
-            until = max(0, last, meter.steps - one * whole)
+            until = max(0, last, meter.steps - attempt.one)
             labels = meter.labels(TRIAL if alone else LABELS)
             here = meter.spend(columns(scope, buffer, most, labels, left=meter.steps - until))
             while not here.found and here.rest is not None and here.rest > most and meter.steps > until:

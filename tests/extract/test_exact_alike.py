@@ -21,7 +21,7 @@ from tinyc.extract.exact.parts import Part, parts
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.scope import Scope
-from tinyc.extract.exact.solved import Solved
+from tinyc.extract.exact.solved import Solved, Try, tries
 from tinyc.extract.greedy import rough
 from tinyc.extract.problem import Problem
 
@@ -102,21 +102,21 @@ def test_a_part_like_no_other_goes_on_to_what_is_sure_to_end(
     tried: list[float] = []
     weighed = solved._weighed
 
-    def noted(scope: Scope, meter: Meter, whole: float) -> Any:
-        tried.append(whole)
-        return weighed(scope, meter, whole)
+    def noted(scope: Scope, meter: Meter, attempt: Try) -> Any:
+        tried.append(attempt.most)
+        return weighed(scope, meter, attempt)
 
     monkeypatch.setattr(solved, "_weighed", noted)
     monkeypatch.setattr(solved, "WHOLE", 10)
     monkeypatch.setattr(solved, "LONE", 7)
     meter = Meter(Effort(600.0, 100_000))
-    answer = solved.searched(Hosts(problem), part, meter, True, True, lone)
+    answer = solved.searched(Hosts(problem), part, meter, True, tries(part, meter, True, lone))
     assert answer is not None and answer.scope.merges
     assert len(MERGINGS) == 2
     assert tried == ([10, float("inf")] if lone else [10, 20, float("inf")])
     tried.clear()
     meter.merging = {len(part.buffers) + 1: 1}  # of other parts some are taken as one
-    assert solved.searched(Hosts(problem), part, meter, True, True, lone)
+    assert solved.searched(Hosts(problem), part, meter, True, tries(part, meter, True, lone))
     assert tried == [7 if lone else 20, float("inf")]
 
 
@@ -128,14 +128,14 @@ def test_a_part_like_no_other_is_merged_as_the_others_are(
     tried: list[int] = []
     weighed = solved._weighed
 
-    def noted(scope: Scope, meter: Meter, whole: float) -> Any:
+    def noted(scope: Scope, meter: Meter, attempt: Try) -> Any:
         tried.append(len(scope.buffers))
-        return weighed(scope, meter, whole)
+        return weighed(scope, meter, attempt)
 
     monkeypatch.setattr(solved, "_weighed", noted)
     meter = Meter(Effort(600.0, 100_000))
     meter.merging[len(part.buffers)] = 1
-    answer = solved.searched(Hosts(problem), part, meter, True, True, True)
+    answer = solved.searched(Hosts(problem), part, meter, True, tries(part, meter, True, True))
     assert answer is not None and answer.scope.merges
     assert tried == [len(Scope(problem, part, True, None, MERGINGS[0]).buffers)]
 
@@ -149,7 +149,8 @@ def test_a_search_that_is_left_takes_hardly_more_steps_than_it_may(
     for part in found:
         for whole in (20.0, 50.0, 200.0, 800.0):
             meter = Meter(Effort(600.0, 100_000))
-            known = solved._weighed(Scope(problem, part, True, Hosts(problem), None), meter, whole)
+            attempt = Try(0, whole, whole * 2 / 3, False)
+            known = solved._weighed(Scope(problem, part, True, Hosts(problem), None), meter, attempt)
             assert 100_000 - meter.steps <= 1.5 * whole
             left += known is None
     assert left >= 8

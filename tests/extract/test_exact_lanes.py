@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -21,10 +22,10 @@ import tinyc
 from tinyc.bench.programs import transformer
 from tinyc.extract.cost.hardware import hardware
 from tinyc.extract.cost.model import Roofline
-from tinyc.extract.exact import answers, lanes
+from tinyc.extract.exact import answers, lanes, solved
 from tinyc.extract.exact.exact import exact
-from tinyc.extract.exact.lanes import in_lanes
-from tinyc.extract.exact.proof import Effort
+from tinyc.extract.exact.lanes import beside, in_lanes
+from tinyc.extract.exact.proof import Effort, Proof
 from tinyc.extract.greedy import rough
 from tinyc.extract.program import extract_program
 from tinyc.pipeline import Options
@@ -190,6 +191,46 @@ def test_in_another_thread_no_handler_is_touched() -> None:
 
 
 @linux
+def test_a_job_beside_others_is_done_meanwhile(tmp_path: Path) -> None:
+    before = children()
+    with beside(lambda: met(tmp_path, 2), 2) as answer:
+        here = met(tmp_path, 2)
+        there = answer()
+    assert here == os.getpid() != there is not None
+    assert children() <= before
+
+
+@linux
+@pytest.mark.parametrize(
+    "fails", [lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: signal.pause(), lambda: [][0]]
+)
+def test_a_job_beside_others_that_fails_has_no_answer(
+    fails: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "PATIENCE", 0.5)
+    before = children()
+    with beside(fails, 2) as answer:
+        assert answer() is None
+    assert children() <= before
+
+
+@linux
+def test_a_job_beside_others_ends_with_them() -> None:
+    before, began = children(), time.monotonic()
+    with beside(lambda: time.sleep(600.0), 2):
+        pass
+    with pytest.raises(KeyError), beside(lambda: time.sleep(600.0), 2):
+        raise KeyError
+    assert children() <= before
+    assert time.monotonic() - began < 60.0
+
+
+def test_in_one_process_nothing_is_done_beside() -> None:
+    with beside(lambda: 1, 1) as answer:
+        assert answer() is None
+
+
+@linux
 def test_threads_are_no_news(recwarn: pytest.WarningsRecorder) -> None:
     """From Python 3.12 on, a fork beside threads is warned of; no lock of theirs is taken in a job."""
     script = (
@@ -236,6 +277,38 @@ def test_the_same_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert alone.proof is not None and together.proof is not None
     assert alone.extracted == together.extracted
     assert replace(alone.proof, time_s=0.0) == replace(together.proof, time_s=0.0)
+
+
+@linux
+def test_while_the_first_attempt_fails_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another process; or here, where that one does not answer."""
+    problem, _ = chosen_from(decoders(4), "sm80")
+    start = rough(problem)
+    assert start is not None
+    tried: list[tuple[int, list[int]]] = []
+    searched = answers.searched
+
+    def noted(hosts: Any, part: Any, meter: Any, loosely: bool, attempts: Any) -> Any:
+        tried.append((id(part), [each.way for each in attempts]))
+        return searched(hosts, part, meter, loosely, attempts)
+
+    @contextlib.contextmanager
+    def silent(job: Any, number: int) -> Any:
+        yield lambda: None
+
+    monkeypatch.setattr(answers, "searched", noted)
+    monkeypatch.setattr(solved, "WHOLE", 30)
+    found: list[tuple[list[list[int]], float, Proof]] = []
+    for number, how in ((1, beside), (2, beside), (2, silent)):
+        monkeypatch.setattr(answers, "beside", how)
+        tried.clear()
+        choice, proof = exact(problem, start, Effort(600.0, 250_000, number))
+        first = [ways for part, ways in tried if part == tried[0][0]]
+        found.append((first, choice.seconds, replace(proof, time_s=0.0)))
+    alone, beside_, silent_ = found
+    assert beside_[0] == [[0]]
+    assert alone[0] == silent_[0] == [[0], [1, 2]]
+    assert alone[1:] == beside_[1:] == silent_[1:]
 
 
 @linux

@@ -167,13 +167,13 @@ def test_the_search_for_kernels_is_charged_to_the_same_effort(monkeypatch: pytes
 
 def test_the_searches_of_a_part_are_limited_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what only they ask of a scope is forgotten: most of it, in a circle of references."""
-    tried: list[tuple[float, bool]] = []
+    tried: list[tuple[float, float, bool]] = []
     weighed, forgotten = solved._weighed, list[Scope]()
 
-    def noted(scope: Scope, meter: Meter, whole: float) -> Any:
+    def noted(scope: Scope, meter: Meter, attempt: solved.Try) -> Any:
         steps = meter.steps
-        found = weighed(scope, meter, whole)
-        tried.append((steps - meter.steps, found is not None))
+        found = weighed(scope, meter, attempt)
+        tried.append((steps - meter.steps, attempt.one, found is not None))
         forgotten.append(scope)
         return found
 
@@ -181,8 +181,9 @@ def test_the_searches_of_a_part_are_limited_together(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(solved, "WHOLE", 300)
     problem, _ = chosen_from(stack(7), "sm80")
     found = answered(Hosts(problem), [whole(problem)], {}, Meter(ENOUGH), True, True, True)
-    assert [right for _, right in tried] == [False, False, True] and found[0].solved is not None
-    assert all(steps >= 300 for steps, right in tried if not right)
+    assert [right for *_, right in tried] == [False, False, True] and found[0].solved is not None
+    assert [one for _, one, _ in tried] == [100.0, 400.0, float("inf")]  # of 300, and of 600
+    assert all(steps >= one for steps, one, right in tried if not right)
     assert all(not scope._work and not scope.covers._together for scope in forgotten)
 
 
