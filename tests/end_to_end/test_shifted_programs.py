@@ -36,7 +36,9 @@ def rolled(x: Tensor, axis: int, by: int) -> Tensor:
     return tc.concatenate([x[tuple(first)], x[tuple(rest)]], axis)
 
 
-SPLIT: dict[str, tuple[Callable[..., Tensor], dict[str, tuple[int, ...]]]] = {
+Programs = dict[str, tuple[Callable[..., Any], dict[str, tuple[int, ...]]]]
+
+SPLIT: Programs = {
     "halves of heads": (lambda x: halves(heads(x, 3)), {"x": (5, 24)}),
     "halves of heads, turned": (lambda x: halves(heads(x, 3)).permute(1, 0, 2), {"x": (5, 24)}),
     "halves of a product": (lambda x, w: halves(heads(x @ w, 3)), {"x": (5, 16), "w": (16, 24)}),
@@ -52,7 +54,16 @@ SPLIT: dict[str, tuple[Callable[..., Tensor], dict[str, tuple[int, ...]]]] = {
 }
 """Axes that are parts of others: to a place along one belongs one along the other, with no division."""
 
-MERGED: dict[str, tuple[Callable[..., Tensor], dict[str, tuple[int, ...]]]] = {
+
+def seen_twice(z: Tensor) -> tuple[Tensor, ...]:
+    """Shifted rows of a matrix, and of what it is reshaped to: elements of one have the indices of the other, and are outside of it."""
+    r = z.reshape(4, 3, 5)
+    a = r[:, :, 2:].pad(((0, 0), (0, 0), (0, 2)))
+    b = z[:, 2:].pad(((0, 0), (0, 2))).reshape(4, 3, 5)
+    return r, a, b + 1.0, b.sum(1), (r + b).permute(1, 0, 2)
+
+
+MERGED: Programs = {
     "rows": (lambda x: rolled(x.reshape(12, 5), 0, 5), {"x": (4, 3, 5)}),
     "all": (lambda x: rolled(x.reshape(60), 0, 7) + x.reshape(60), {"x": (4, 3, 5)}),
     "twice": (
@@ -67,6 +78,12 @@ MERGED: dict[str, tuple[Callable[..., Tensor], dict[str, tuple[int, ...]]]] = {
     ),
     "before a softmax": (
         lambda x: tc.softmax(rolled(x.reshape(4, 3, 5), 2, 2).reshape(4, 15)),
+        {"x": (4, 15)},
+    ),
+    "in two shapes": (lambda x: seen_twice(x.exp()), {"x": (4, 15)}),
+    "a product in two shapes": (lambda x, w: seen_twice(x @ w), {"x": (4, 16), "w": (16, 15)}),
+    "rolled in two shapes": (
+        lambda x: (x + 1.0, rolled((x + 1.0).reshape(4, 3, 5), 2, 2), rolled(x + 1.0, 1, 2).reshape(4, 3, 5)),
         {"x": (4, 15)},
     ),
     "tokens": (lambda x, w: rolled(x, 0, 1).reshape(3, 2, 8) @ w, {"x": (6, 8), "w": (8, 4)}),
