@@ -45,27 +45,12 @@ def in_lanes(jobs: Sequence[Callable[[], T]], lanes: int) -> list[T]:
     lanes = min(lanes, len(jobs))
     if lanes <= 1 or len(jobs) > END or sys.platform != "linux":
         return [job() for job in jobs]
-    others: list[_Lane] = []
-    # who reads a number from here does that job
-    numbers, writing = os.pipe()
-    try:
-        os.write(writing, bytes([*range(len(jobs)), *[END] * lanes]))
-        os.close(writing)
-        with _uninterrupted():
-            for _ in range(lanes - 1):
-                lane = _forked(jobs, numbers)
-                if lane is None:
-                    break
-                others.append(lane)
+    with _others(jobs, lanes - 1) as (others, numbers):
         began = time.monotonic()
         found = _done(jobs, numbers)
         until = time.monotonic() + PATIENCE * (time.monotonic() - began + 1.0)
         for lane in others:
             found |= _answered(lane, until)
-    finally:
-        os.close(numbers)
-        for lane in others:
-            _ended(lane)
     return [found[number] if number in found else job() for number, job in enumerate(jobs)]
 
 
@@ -76,21 +61,32 @@ def beside(job: Callable[[], T], lanes: int) -> Iterator[Callable[[], T | None]]
     if lanes <= 1 or sys.platform != "linux":
         yield lambda: None
         return
-    others: list[_Lane] = []
-    numbers, writing = os.pipe()
-    try:
-        os.write(writing, bytes([0, END]))
-        os.close(writing)
+    with _others([job], 1) as (others, _):
         began = time.monotonic()
-        with _uninterrupted():
-            lane = _forked([job], numbers)
-            others += [lane] if lane else []
 
         def answer() -> T | None:
             until = time.monotonic() + PATIENCE * (time.monotonic() - began + 1.0)
             return next((_answered(lane, until).get(0) for lane in others), None)
 
         yield answer
+
+
+@contextlib.contextmanager
+def _others(jobs: Sequence[Callable[[], T]], count: int) -> Iterator[tuple[list[_Lane], int]]:
+    """So many other processes, or as many as there may be, that end with the context; and where a number is read of the job that is
+    next: who reads it does that job."""
+    others: list[_Lane] = []
+    numbers, writing = os.pipe()
+    try:
+        os.write(writing, bytes([*range(len(jobs)), *[END] * (count + 1)]))
+        os.close(writing)
+        with _uninterrupted():
+            for _ in range(count):
+                lane = _forked(jobs, numbers)
+                if lane is None:
+                    break
+                others.append(lane)
+        yield others, numbers
     finally:
         os.close(numbers)
         for lane in others:
