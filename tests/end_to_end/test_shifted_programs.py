@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from emulated_checks import check_emulated
-from end_checks import compiled_from, integer_inputs, normal_inputs, outputs_of, traced
+from end_checks import TOLERANCE, compiled_from, integer_inputs, normal_inputs, outputs_of, traced
 
 from tinyc import functions as tc
 from tinyc.egraph.rulefiles import load_rules
@@ -47,6 +47,19 @@ SPLIT: Programs = {
     "sums": (lambda x: rolled(x.reshape(4, 3, 5, 8).sum(-1), 2, 2), {"x": (4, 15, 8)}),
     "beside points": (lambda x: rolled(x.reshape(1, 4, 1, 3, 1, 5), 5, 2).relu(), {"x": (4, 15)}),
     "flipped": (lambda x: rolled(x.reshape(4, 3, 5).flip(2), 2, 2).relu(), {"x": (4, 15)}),
+    "equal extents": (lambda x: rolled(x.reshape(4, 4, 4), 2, 1) * 2.0, {"x": (16, 4)}),
+    "one head": (lambda x: rolled(heads(x, 1), 2, 3) + 1.0, {"x": (1, 12)}),
+    "heads of one": (lambda x: rolled(x.reshape(3, 4, 1), 1, 1).relu(), {"x": (12,)}),
+    "odd": (lambda x: halves(heads(x, 7)) * 0.5, {"x": (3, 42)}),
+    "used twice": (lambda x: halves(heads(x, 3)) + rolled(heads(x, 3), 2, 1) * heads(x, 3), {"x": (5, 24)}),
+    "of five": (
+        lambda x: rolled(x.reshape(2, 3, 2, 5, 2), 3, 2).permute(4, 0, 3, 1, 2) + 1.0,
+        {"x": (6, 20)},
+    ),
+    "below a pad": (
+        lambda x: (x.reshape(3, 5, 7) - 2.0).pad(((0, 0), (1, 0), (0, 2))).max(2),
+        {"x": (15, 7)},
+    ),
     "more than there is": (
         lambda x: tc.concatenate([heads(x, 3)[:, :, 1:], heads(x, 3)[:, :, :3]], 2).relu(),
         {"x": (4, 15)},
@@ -98,13 +111,14 @@ def program(name: str, dtype: str) -> Program:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 def test_a_cpu_gives_the_values(name: str, dtype: str) -> None:
     source = program(name, dtype)
     compiled = compiled_from(source)
     for inputs in (normal_inputs(source), integer_inputs(source)):
         for got, wanted in zip(outputs_of(compiled, inputs), evaluate(source, inputs), strict=True):
-            np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-3)
+            have, want = got.astype(np.float64), wanted.astype(np.float64)
+            np.testing.assert_allclose(have, want, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
