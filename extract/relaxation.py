@@ -86,10 +86,10 @@ class Pass:
         self.way: dict[str, Way] = {}
         self.stale = bytearray(b"\1" * len(self.order))  # per key, whether what it depends on has changed
 
-    def solve(self) -> Choice | None:
-        """The cheapest program that is found; None where an output cannot be computed."""
+    def solve(self, names: Sequence[str] = ()) -> Choice | None:
+        """The cheapest program that is found; None where an output cannot be computed. ``names``: other buffers that it fills."""
         self._settle()
-        found = self._program()
+        found = self._program(names)
         if found is None:
             return None
         kernels: list[Kernel] = []
@@ -433,12 +433,12 @@ class Pass:
 
     # ---- the solution ----
 
-    def _program(self) -> dict[str, dict[Key, Item]] | None:
-        """For each buffer that the outputs need what is computed as what to fill it, in an order in which it can be; None where
+    def _program(self, names: Sequence[str] = ()) -> dict[str, dict[Key, Item]] | None:
+        """For each buffer that the outputs need, and ``names``, what is computed as what to fill it, in an order in which it can be; None where
         something is missing or a cycle is left."""
         found: dict[str, dict[Key, Item]] = {}
         state: dict[str, int] = {}
-        stack = [(output, False) for output in reversed(self.view.graph.outputs)]
+        stack = [(output, False) for output in reversed((*self.view.graph.outputs, *names))]
         built: dict[str, dict[Key, Item]] = {}
         while stack:
             name, ready = stack.pop()

@@ -42,7 +42,7 @@ def agreed(
     filled; and what they cost. None, and infinity, where there are none such. ``needs``: the buffers that each column's kernel
     needs filled. ``seconds``: wall time at most."""
     problem, part = scope.problem, scope.part
-    classes: dict[str, Sequence[Node]] = {name: [Node(0.0)] for name in part.given}
+    classes: dict[str, Sequence[Node]] = {name: [Node(0.0)] for name in (*part.given, *part.common)}
     classes |= {f"made {name}": [Node(0.0, (), (scope.same.get(name, name),))] for name in part.made}
     ways: dict[str, list[Kernel]] = {}
     for name, columns_ in found.items():
@@ -104,7 +104,7 @@ def _kernel(scope: Scope, name: str, column: Column) -> Kernel | None:
 def _read(problem: Problem, part: Part, key: Key) -> Item | None:
     """How a value is read of what is given; None where it is not, in the order in which it is needed."""
     options = (option.item for option in problem.options[key] if option.item.head == "Read")
-    return next((item for item in options if str(item.payload[0]) in part.given), None)
+    return next((item for item in options if str(item.payload[0]) in (*part.given, *part.common)), None)
 
 
 def _option(problem: Problem, key: Key, item: Item) -> int:

@@ -14,12 +14,13 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
     view = problem.view
     keys = {key: number for number, key in enumerate(part.options)}
     buffers: dict[str, int] = {}
-    for name in (*part.given, *part.made):
+    for name in (*part.given, *part.made, *part.common):
         buffers.setdefault(name, len(buffers))
     rows: list[object] = [
         (
             len(part.given),
             len(part.made),
+            len(part.common),
             part.inside_bytes,
         )
     ]

@@ -23,22 +23,35 @@ FEW = 64
 NEAR = 3
 """The ratio of two prices that are made one at most."""
 
+LONG = 1 / 4
+"""What of a program's kernels a buffer is kept for at least that is carried past cuts: what an encoder makes, which all layers of a
+decoder read."""
+
 
 @dataclass(frozen=True)
 class Cut:
     """``names``: buffers that are all that later kernels read of earlier ones. ``prices``: about what it takes to fill each, and
-    what its readers take longer without it: later parts may have it for that where it is not filled."""
+    what its readers take longer without it: later parts may have it for that where it is not filled. ``carried``: other buffers
+    that they read, as they read inputs: to fill them counts in one part at most."""
 
     names: tuple[str, ...]
     prices: tuple[float, ...]
+    carried: frozenset[str] = frozenset()
 
 
-def cuts(problem: Problem, choice: Choice) -> list[Cut]:
-    """The cuts of a program, first things first, where ``choice`` has few buffers between its kernels."""
+def cuts(problem: Problem, choice: Choice, carrying: bool = False) -> list[Cut]:
+    """The cuts of a program, first things first, where ``choice`` has few buffers between its kernels. ``carrying``: beside those that
+    are kept for long."""
     outputs = frozenset(problem.view.graph.outputs)
     seconds = {kernel.buffer.cls: kernel.seconds for kernel in choice.kernels}
     order = list(seconds)
     users = _users(problem, choice)
+    least = LONG * len(order) if carrying else len(order)
+    long = {
+        name
+        for number, name in enumerate(order)
+        if any(user > number + least for user, _ in users.get(name, ()))
+    }
     found: list[Cut] = []
     filling: dict[str, float] = {}  # with all since the cut before
     last = 0
@@ -52,10 +65,12 @@ def cuts(problem: Problem, choice: Choice) -> list[Cut]:
             for each in order[: number + 1]
             if any(user > number for user, _ in users.get(each, ()))
         }
+        carried = frozenset(prices.keys() & long - {name})
+        prices = {each: price for each, price in prices.items() if each not in carried}
         dearest = max(prices, key=lambda each: (prices[each], each), default="")
         dear = name == dearest and prices[name] > 3 * seconds[name]
         if len(prices) <= MAX_WIDTH and (dear or tuple(prices) == (name,)):
-            found.append(Cut(tuple(prices), tuple(prices.values())))
+            found.append(Cut(tuple(prices), tuple(prices.values()), carried))
             last = number + 1
     return _alike(problem, found)
 

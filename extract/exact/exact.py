@@ -15,12 +15,13 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..choice import Choice, Kernel
 from ..mates import mates
 from ..problem import Problem
+from ..relaxation import Pass
 from ..uncollected import uncollected
 from .answers import Answer, answered
 from .bounds import Ends
@@ -30,7 +31,7 @@ from .hosts import Hosts
 from .ilp import TOLERANCE
 from .inside import Levels
 from .meter import Meter
-from .parts import parts, sizes
+from .parts import parts, sized
 from .proof import Effort, Proof, unproven
 from .regular import regular, separated
 from .relaxed import relaxed
@@ -122,8 +123,10 @@ def _searched(
         if any(each.merged for each in found) and bound < best.seconds * (1 - enough):
             others = _unused(problem, answers, paths, best)
             best, _ = _searched(without(problem, others), best, meter, hasty, shared, plain=at)
+        own = {kernel.buffer.cls: kernel for kernel in best.kernels}
+        more = _supplied(problem, best, {name for part in division for name in part.common})
         for held in _choices(problem, answers, paths, loosely):
-            choice = assembled(problem, {kernel.buffer.cls: kernel for kernel in best.kernels} | held)
+            choice = assembled(problem, more | own | held)
             if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
                 best = choice
         if meter.limit or bound >= best.seconds * (1 - enough) or plain is not None:
@@ -159,12 +162,13 @@ def _searched(
 def _cuts(problem: Problem, guide: Choice, plain: Sequence[Cut] | None) -> list[Cut]:
     """Where a program is cut by a guide; or between all its layers, where that leaves large parts, though its kernels compute again what
     lies there. Small parts are put together. ``plain``: see :func:`_searched`."""
-    at = cuts(problem, guide) if plain is None else plain
-    counts = sizes(problem, at)
+    at, counts = sized(problem, cuts(problem, guide) if plain is None else plain)
     if plain is None and max(counts) > LARGE:
-        apart = separated(problem, guide, mates(problem))
-        at = at if apart is None else cuts(problem, apart)
-        counts = sizes(problem, at)
+        apart = separated(problem, guide, mates(problem)) or guide
+        for carries in (False, True):
+            at, counts = sized(problem, cuts(problem, apart, carries))
+            if max(counts) <= LARGE:
+                break
     return joined(at, counts, TOGETHER)
 
 
@@ -232,7 +236,7 @@ def _unused(
             kept |= filled.intersection(each.part.buffers)
     for states in paths:
         for each, before, after in zip(answers, [(), *states], states, strict=False):
-            kept.update(each.part.made)
+            kept.update((*each.part.made, *each.part.common))
             if each.solved is not None:
                 least = each.solved.bounds.least((before, after))
                 most = min(NEAR * problem.model.hardware.launch, SHARE * least)
@@ -291,6 +295,14 @@ def _kept(at: Sequence[Cut], answers: Sequence[Answer], losses: Sequence[float],
         if small and lost[prices] >= gap / 10:
             kept = fewer
     return [at[number] for number in sorted(kept)]
+
+
+def _supplied(problem: Problem, choice: Choice, names: Collection[str]) -> dict[str, Kernel]:
+    """Kernels with which to fill buffers that ``choice`` does not, and what they need."""
+    filled = frozenset(kernel.buffer.cls for kernel in choice.kernels)
+    missing = sorted(set(names) - filled)
+    found = Pass(problem, filled.union(missing)).solve(missing) if missing else None
+    return {} if found is None else {kernel.buffer.cls: kernel for kernel in found.kernels}
 
 
 def assembled(problem: Problem, kernels: Mapping[str, Kernel]) -> Choice | None:

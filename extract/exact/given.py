@@ -133,11 +133,11 @@ class Given:
     def _computed(self, name: str, how: How, outer: bool, levels: Levels | None) -> Sequence[Once]:
         """What a kernel does that computes values of ``name``; nothing where it cannot."""
         known = self.part.known[name]
-        return known.done(levels[self.part.given.index(name)] if levels else 0, how, outer)
+        return known.done(self.part.at(levels)[name] if levels else 0, how, outer)
 
     def allowed(self, reads: int, levels: Levels) -> bool:
         """Whether values of what is given may be computed as in these reads."""
-        at = dict(zip(self.part.given, levels, strict=True))
+        at = self.part.at(levels)
         return self._able(reads, levels) and all(
             not outer or not reads & bit or not at[name] or self.part.known[name].kinds[at[name] - 1].outer
             for (name, outer), bit in self.marks.items()
@@ -145,7 +145,7 @@ class Given:
 
     def _able(self, reads: int, levels: Levels) -> bool:
         """Whether all values of what is given that a kernel with these reads computes can be, at these levels."""
-        at = dict(zip(self.part.given, levels, strict=True))
+        at = self.part.at(levels)
         return all(at[name] in there for (name, there), bit in self._only.items() if reads & bit)
 
     def products(self, how: How, axes: frozenset[str] | None) -> Sequence[Way]:

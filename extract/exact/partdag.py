@@ -10,7 +10,7 @@ from .dag import Dag, Node, Solution, taken
 from .inside import Beneath, Kind, Levels
 from .parts import Part
 from .scope import Scope
-from .within import Unfilled, within
+from .within import Unfilled, Within
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,13 @@ class PartDag:
     one node, at the least that any of them costs, which reads what all of them must. What is made and not filled is had within
     a kernel of a later part, which takes longer by that."""
 
-    def __init__(self, scope: Scope, found: Mapping[str, Columns], worth: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        found: Mapping[str, Columns],
+        ways: Mapping[str, Mapping[Levels, Sequence[Within]]],
+    ) -> None:
+        """``ways``: to compute within a kernel of a later part what each buffer holds that is made, see :func:`within`."""
         self.scope, self.part, self.found = scope, scope.part, found
         columns = {name: [column.costs for column in each.found] for name, each in found.items()}
         self.costs = Costs(scope.levels, columns)
@@ -59,11 +65,9 @@ class PartDag:
                 self.rest[name] = Node(each.rest, (), self.names(scope.must(roots) & ~scope.bits[name]))
         self.made = {name: Node(0.0, (), (scope.same.get(name, name),)) for name in self.part.made}
         self._nodes: dict[tuple[float, ...], tuple[int, Mapping[str, Sequence[Node]]]] = {}
-        self.unfilled: dict[str, Unfilled] = {}
-        for name, keys in self.part.targets.items():
-            most = worth.get(scope.same.get(name, name), float("inf"))
-            ways = within(scope, [key for key in keys if key in scope.position], 2 * most)
-            self.unfilled[name] = Unfilled(scope, group_of(self.part, name), ways)
+        self.unfilled = {
+            name: Unfilled(scope, group_of(self.part, name), each) for name, each in ways.items()
+        }
 
     def names(self, reads: int) -> tuple[str, ...]:
         """The buffers of a bit set that have to be filled."""
@@ -80,6 +84,7 @@ class PartDag:
         ends: dict[str, Sequence[Node]] = {
             name: (Node(price if level else 0.0),) for name, level, price in pairs
         }
+        ends |= dict.fromkeys(self.part.common, (Node(0.0),))
         for name, level in zip(self.part.made, made, strict=True):
             ends[f"made {name}"] = tuple(self._made(name, level, given))
         number, filled = self._filled(given)

@@ -9,6 +9,7 @@ the parts add up to no more than those of any program. Equal layers are equal pa
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +30,12 @@ from .inside import (
 from .once import HOWS, of_fields
 from .tables import Known
 
+START = Cut((), ())
+"""Where a program begins."""
+
+FEW = 2
+"""Parts that may need the same of those before them, without it being carried past cuts."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -45,6 +52,7 @@ class Part:
         sums: whether the last step to such a value is a sum, for all that there are.
         fetched: bytes of the elements that a kernel on a GPU fetches at least, once, that computes such a value.
         prices: what a buffer of ``given`` may be had for here where it is not filled.
+        common: buffers of parts before that are read as inputs are: to fill them counts there.
         inside_bytes, inside_reads: what a kernel reads at least that computes one of these values, of which no more is known.
         known: of ``given``, what a kernel does beside that computes its values, where that is known.
         groups: the same of ``made``, with the buffers that are as good as each (``../mates.py``).
@@ -63,6 +71,7 @@ class Part:
     known: Mapping[str, Beneath] = field(default_factory=dict)
     groups: Mapping[str, Beneath] = field(default_factory=dict)
     prices: tuple[float, ...] = ()
+    common: tuple[str, ...] = ()
     rooted: frozenset[str] = frozenset()
     fetched: Mapping[Key, float] = field(default_factory=dict)
     sums: Mapping[Key, frozenset[bool]] = field(default_factory=dict)
@@ -71,6 +80,10 @@ class Part:
     def levels(self) -> list[Levels]:
         """What may be filled of what is given."""
         return combined([self.known[name].levels if name in self.known else 2 for name in self.given])
+
+    def at(self, levels: Levels) -> dict[str, int]:
+        """The level of each of those of which anything is known."""
+        return dict.fromkeys(self.known, 0) | dict(zip(self.given, levels, strict=True))
 
     def lacks(self, levels: Levels) -> bool:
         """Whether all that is given is lacking at these levels, see :class:`Kind`."""
@@ -91,13 +104,13 @@ class _Program:
     def __init__(
         self,
         problem: Problem,
-        cuts: Sequence[tuple[str, ...]] = (),
+        cuts: Sequence[Cut] = (),
         known: Known | None = None,
     ) -> None:
         """``known``: see :func:`~tinyc.extract.exact.inside.beneath`."""
         self.beneath = {} if known is None else known
         self.problem, self.view = problem, problem.view
-        self.given = frozenset(name for cut in cuts for name in cut)
+        self.given = frozenset(name for cut in cuts for name in (*cut.names, *cut.carried))
         self.same = holding_the_same(problem)
         self.groups: dict[str, Beneath] = {}  # of what is made by the parts so far
         self.seen: set[Key] = set()  # the values of these parts
@@ -175,19 +188,64 @@ class _Program:
 
 def whole(problem: Problem) -> Part:
     """All of the program as one part."""
-    return _walk(_Program(problem), (), tuple(dict.fromkeys(problem.view.graph.outputs)), ())
+    return _walk(_Program(problem), START, tuple(dict.fromkeys(problem.view.graph.outputs)), ())
 
 
-def sizes(problem: Problem, at: Sequence[Cut]) -> list[int]:
-    """The options of each part of the program between the cuts ``at``."""
-    outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
-    program = _Program(problem, [cut.names for cut in at])
-    ends = [(), *(cut.names for cut in at), outputs]
-    found = (
-        _walk(program, before, after, () if after == outputs else after)
-        for before, after in itertools.pairwise(ends)
-    )
-    return [len(part.options) for part in found]
+def sized(problem: Problem, at: Sequence[Cut]) -> tuple[list[Cut], list[int]]:
+    """The cuts, with what more than :data:`FEW` parts need carried past them, where no cut leads to it; and the options of each part
+    between them."""
+    found = _walked(_Program(problem, at), at)
+    count = Counter(name for part in found for name in part.buffers)
+    shared = {name for name, parts in count.items() if parts > FEW}
+    shared = shared & _beside(problem, at) if shared else shared
+    carried = _carried([replace(cut, carried=cut.carried | shared) for cut in at], found)
+    if carried != list(at):
+        found = _walked(_Program(problem, carried), carried)
+    return carried, [len(part.options) for part in found]
+
+
+def _carried(at: Sequence[Cut], found: Sequence[Part]) -> list[Cut]:
+    """The cuts, with what is carried past each as far as it is of a part before."""
+    before: set[str] = set()
+    result: list[Cut] = []
+    for cut, part in zip(at, found, strict=False):
+        before.update(part.buffers)
+        result.append(replace(cut, carried=cut.carried & before))
+    return result
+
+
+def _beside(problem: Problem, at: Sequence[Cut]) -> set[str]:
+    """The buffers that can be filled without a value of what any cut leads through."""
+    view = problem.view
+    through = frozenset(origins(problem, [name for cut in at for name in cut.names]))
+    filled = {name for name, buffer in view.buffers.items() if buffer.arg is not None}
+    had: set[Key] = set()
+
+    def ready(option: Option) -> bool:
+        if option.item.head == "Read":
+            return str(option.item.payload[0]) in filled
+        return all(child in had for child in option.children)
+
+    size = -1
+    while size != len(had):
+        size = len(had)
+        for key in problem.order:  # operands come first
+            if (
+                key not in had
+                and view.origin(key[0]) not in through
+                and any(map(ready, problem.options[key]))
+            ):
+                had.add(key)
+                filled.update(buffer.cls for buffer, _ in problem.filled_by.get(key[0], ()) if not key[1])
+    return filled
+
+
+def _walked(program: _Program, at: Sequence[Cut]) -> list[Part]:
+    """The parts between cuts, of which nothing is known yet."""
+    outputs = tuple(dict.fromkeys(program.view.graph.outputs))
+    names = [*(cut.names for cut in at), outputs]
+    pairs = zip([START, *at], names, strict=True)
+    return [_walk(program, before, after, () if after == outputs else after) for before, after in pairs]
 
 
 def parts(
@@ -204,13 +262,14 @@ def parts(
     at, mate = list(at), mates(problem) if loosely else {}
     known = {} if known is None else known
     while True:
-        program = _Program(problem, [cut.names for cut in at], known)
-        ends = [Cut((), ()), *at, Cut(outputs, (0.0,) * len(outputs))]
-        walked = (
-            _walk(program, before.names, after.names, () if after.names == outputs else after.names)
-            for before, after in itertools.pairwise(ends)
-        )
-        bad = _bad(program, list(walked))  # most are seen so, before what is beneath each is looked at
+        program = _Program(problem, at, known)
+        ends = [START, *at, Cut(outputs, (0.0,) * len(outputs))]
+        walked = _walked(program, at)
+        bad = _bad(program, walked)  # most are seen so, before what is beneath each is looked at
+        carried = _carried(at, walked)
+        if not bad and carried != at:
+            at = carried
+            continue
         if not bad:
             found = [
                 _between(program, before, after, outputs, mate, further)
@@ -230,7 +289,7 @@ def _bad(program: _Program, found: Sequence[Part]) -> set[int]:
     for number, part in enumerate(found):
         for buffer in part.buffers:
             bad.update(range(owner.setdefault(buffer, number), number))
-        if any(_had(part, *_without(program, part, name)) for name in part.given):
+        if any(_had(part, *_without(program, part, (name,))) for name in part.given):
             bad.add(number - 1)
     return bad
 
@@ -240,7 +299,7 @@ def _rooted(program: _Program, found: Sequence[Part]) -> list[Part]:
     result: list[Part] = []
     chained = True
     for part in found:
-        without = [_without(program, part, name) for name in part.given]
+        without = [_without(program, part, (name,)) for name in part.given]
         rooted = frozenset(part.buffers).difference(*(filled for filled, _ in without))
         result.append(replace(part, rooted=rooted if chained and part.given else frozenset()))
         chained &= all(not _had(replace(part, made=(made,)), *each) for each in without for made in part.made)
@@ -257,8 +316,9 @@ def _between(
 ) -> Part:
     problem = program.problem
     valued = () if after.names == outputs else after.names
-    part = _walk(program, before.names, after.names, valued)
+    part = _walk(program, before, after.names, valued)
     program.done(part)
+    carried = (name for name in after.carried if name in part.buffers and name not in program.groups)
     groups = {
         name: beneath(
             problem,
@@ -273,26 +333,34 @@ def _between(
             program.groups,
             program.unshared,
         )
-        for name in valued
+        for name in (*valued, *carried)
         if name in part.buffers and name not in outputs
     }
     program.groups |= groups
-    return replace(part, prices=before.prices, groups=groups)
+    made = {name: each for name, each in groups.items() if name in valued}
+    return replace(part, prices=before.prices, groups=made)
 
 
 # ---- what a part is made of ---------------------------------------------------------------------------------------------
 
 
-def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: Sequence[str]) -> Part:
-    """What is computed from ``given`` up to ``made``. ``valued``: those of ``made`` that may be had without a buffer."""
-    problem, view = program.problem, program.view
-    outside = frozenset(origins(program.problem, given))
+def _walk(program: _Program, before: Cut, made: Sequence[str], valued: Sequence[str]) -> Part:
+    """What is computed from what there is at a cut up to ``made``. ``valued``: those of ``made`` that may be had without a buffer."""
+    problem, view, given = program.problem, program.view, before.names
+    outside = frozenset(origins(program.problem, (*given, *before.carried)))
+    common: dict[str, None] = {}
     targets = {name: tuple(program.places(name)) for name in valued}
     options: dict[Key, Sequence[Option]] = {}
     buffers: dict[str, None] = {}
     inside: dict[Key, Mapping[How, Work]] = {}
     sums: dict[Key, frozenset[bool]] = {}
     known = {name: program.groups[name] for name in given if name in program.groups}
+    # filled or not, that is not told apart
+    known |= {
+        name: replace(program.groups[name], kinds=())
+        for name in sorted(before.carried)
+        if name in program.groups and name not in known
+    }
     able = frozenset[Key]().union(*(each.able for each in known.values()))
     never = {key for name in known for key in program.places(name)} - able
     stack = [key for keys in targets.values() for key in keys]
@@ -300,7 +368,9 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
     while stack or waiting:
         if not stack:
             name = waiting.pop()
-            if name not in buffers and name not in given and view.buffers[name].arg is None:
+            if name in before.carried and name not in given:
+                common[name] = None
+            elif name not in buffers and name not in given and view.buffers[name].arg is None:
                 buffers[name] = None
                 stack += [(way.root, False) for way in view.buffers[name].ways]
             continue
@@ -320,6 +390,10 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
             stack += option.children
             if option.item.head == "Read" and option.item is not INSIDE:
                 waiting.append(str(option.item.payload[0]))
+    common |= {
+        name: None for name, each in known.items() if name not in given and not each.able.isdisjoint(inside)
+    }
+    known = {name: each for name, each in known.items() if name in given or name in common}
     amount, reads = program.inside(given) if inside else (0, frozenset[Key]())
     reads &= inside.keys() - able  # of the others more is known
     return Part(
@@ -334,6 +408,7 @@ def _walk(program: _Program, given: Sequence[str], made: Sequence[str], valued: 
         known,
         fetched={key: program.fetched.get(key, 0.0) for key in inside},
         sums=sums,
+        common=tuple(common),
     )
 
 
@@ -342,12 +417,12 @@ def _least(problem: Problem, key: Key, options: Sequence[Option], how: How) -> W
     return of_fields(min, [problem.works.work(key, option.item, how) for option in options])
 
 
-def _without(program: _Program, part: Part, name: str) -> tuple[set[str], set[Key]]:
-    """The buffers that can be filled, and the values that can be had, without ``name`` of what is given."""
+def _without(program: _Program, part: Part, names: Collection[str]) -> tuple[set[str], set[Key]]:
+    """The buffers that can be filled, and the values that can be had, without these."""
     view = program.view
-    places = frozenset(program.places(name))
+    places = frozenset(key for name in names for key in program.places(name))
     filled = {buffer for buffer, each in view.buffers.items() if each.arg is not None}
-    filled |= set(part.given) - {name}
+    filled |= {*part.given, *part.common}.difference(names)
     had: set[Key] = set()
 
     def ready(key: Key, option: Option) -> bool:

@@ -23,7 +23,7 @@ from .partdag import PartDag, group_of
 from .parts import Part
 from .rounded import Picked
 from .scope import Scope
-from .within import LABELS
+from .within import LABELS, Within, within
 from .worth import Worth
 
 WHOLE = 10_000
@@ -119,11 +119,11 @@ def _picked(problem: Problem, keys: Sequence[Key], buffers: Sequence[str], numbe
 
 @dataclass(frozen=True)
 class Searched:
-    """What is known of a part when its kernels are. ``worth``: what each buffer costs at most, with all that it needs."""
+    """What is known of a part when its kernels are. ``ways``: to do without what it makes, see :func:`within`."""
 
     scope: Scope
     found: dict[str, Columns]
-    worth: dict[str, float]
+    ways: Mapping[str, Mapping[Levels, Sequence[Within]]]
 
 
 @dataclass(frozen=True)
@@ -156,20 +156,27 @@ def searched(
     for each in attempts:
         scope = Scope(hosts.problem, part, loosely, hosts, MERGINGS[each.way - 1] if each.way else None)
         weighed = _weighed(scope, meter, each)
-        if weighed is None:
-            scope.searched()
-        if weighed is not None or meter.limit:
+        ways, full = ({}, True) if weighed is None else _within(scope, weighed[1])
+        scope.searched()
+        if not full or meter.limit or (weighed is not None and each.most == float("inf")):
             if each.tells:
                 meter.merging[len(part.buffers)] = each.way
-            return None if weighed is None else Searched(scope, *weighed)
+            return None if weighed is None else Searched(scope, weighed[0], ways)
     return None
+
+
+def _within(
+    scope: Scope, worth: Mapping[str, float]
+) -> tuple[dict[str, Mapping[Levels, Sequence[Within]]], bool]:
+    """The ways to do without each buffer that a part makes, and whether there are too many for one."""
+    found = {name: within(scope, name, worth) for name in scope.part.targets}
+    return {name: ways for name, (ways, _) in found.items()}, any(full for _, full in found.values())
 
 
 def solved(known: Searched, keys: Sequence[Key], buffers: Sequence[str], meter: Meter) -> Solved | None:
     """A part's solution, of its kernels. ``keys``, ``buffers``: in the order of their numbers."""
     scope, found = known.scope, known.found
-    dag = PartDag(scope, found, known.worth)
-    scope.searched()
+    dag = PartDag(scope, found, known.ways)
     bounds = Bounds(dag, _ends(scope.part), meter.until)
     if not bounds.items():
         return None

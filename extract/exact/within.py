@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..choice import Key, outside
+from ..choice import outside
 from ..cost.model import Work
 from .columns import Search
 from .inside import Beneath, Kind, Levels
@@ -35,18 +35,22 @@ class Within(NamedTuple):
     outer: bool
 
 
-def within(scope: Scope, keys: Iterable[Key], most: float) -> Mapping[Levels, list[Within]]:
-    """The ways to compute one of these values within some kernel of a later part: what each reads, and the time that its
-    arithmetic takes at least, beside the last step, at each of the levels of what is given. Those that take more than ``most``
-    seconds are one."""
+def within(scope: Scope, name: str, worth: Mapping[str, float]) -> tuple[Mapping[Levels, list[Within]], bool]:
+    """The ways to compute a value of a buffer that the part makes within some kernel of a later part: what each reads, and the time
+    that its arithmetic takes at least, beside the last step, at each of the levels of what is given. Those that take more than twice
+    what it is ``worth`` are one. And whether there are too many: those that are not looked at are one then."""
+    most, full = 2 * worth.get(scope.same.get(name, name), float("inf")), False
     levels = scope.levels
     found: list[tuple[Within, tuple[float, ...]]] = []
-    for key in keys:
+    for key in scope.part.targets[name]:
+        if key not in scope.position:
+            continue
         axes = scope.problem.view.free[key[0]]
         outer = outside(axes)
         for case in scope.cases.of(key, anywhere=True):
             search = Search(scope, case, most, Work(), axes=axes)
             search.run(key, LABELS)
+            full |= search.full
             for label, held in search.found:
                 if label.items()[key].head != "Read":
                     kinds = dict(held)
@@ -70,7 +74,7 @@ def within(scope: Scope, keys: Iterable[Key], most: float) -> Mapping[Levels, li
             if seconds[number] < float("inf")
         ]
         for number, each in enumerate(levels)
-    }
+    }, full
 
 
 def best(ways: Iterable[Within]) -> list[Within]:

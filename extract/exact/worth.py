@@ -16,8 +16,11 @@ class Worth:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.names = {scope.bits[name]: name for name in (*scope.buffers, *scope.part.given)}
+        self.names = {
+            scope.bits[name]: name for name in (*scope.buffers, *scope.part.given, *scope.part.common)
+        }
         self.price = dict(zip(scope.part.given, scope.part.prices, strict=True))
+        self.price |= dict.fromkeys(scope.part.common, 0.0)
         self.ways: dict[str, list[tuple[int, float]]] = {}
         self.reach: dict[str, int] = {}
         # with what is shared counted once: of each buffer that is filled, its cost

@@ -1,0 +1,109 @@
+"""What many parts of a program need that no cut leads to, a condition of all layers or what an encoder makes: it is carried past the
+cuts. Bounds hold, and the kernels found are kernels of the program."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kernel_examples import check_runs, chosen_from
+
+import tinyc
+from tinyc.extract.exact import exact as search
+from tinyc.extract.exact.cuts import cuts
+from tinyc.extract.exact.exact import exact
+from tinyc.extract.exact.parts import parts, sized
+from tinyc.extract.exact.proof import Effort
+from tinyc.extract.exact.regular import regular
+from tinyc.ir.tiny import Program
+
+
+def conditioned(seed: int) -> Program:
+    """Layers that each use what is made of one condition: as it is, of a product, of a chain of both, or of a sum over its rows."""
+    rng = random.Random(seed)
+    rows, width, layers = rng.choice((8, 32, 64)), rng.choice((16, 64, 128)), rng.randint(3, 4)
+    kinds = rng.choices(("step", "product", "chain", "sum"), k=2)
+    uses = [rng.choice(("scale", "shift", "both")) for _ in range(layers)]
+    dtype = rng.choice(("fp16", "fp32"))
+
+    def function(x: Any, condition: Any, first: Any, second: Any, *weights: Any) -> Any:
+        values = []
+        for kind in kinds:
+            if kind == "step":
+                values.append((condition * 0.5).exp())
+            elif kind == "product":
+                values.append(condition @ first)
+            elif kind == "chain":
+                values.append(((condition @ first).relu() @ second).exp())
+            else:
+                values.append(condition - condition.sum(axis=-1, keepdims=True) * 0.25)
+        for weight, use in zip(weights, uses, strict=True):
+            y = (x @ weight).relu()
+            y = y * values[0] if use != "shift" else y
+            x = x + (y + values[1] if use != "scale" else y)
+        return x
+
+    shapes = [(rows, width), (1, width), *[(width, width)] * (2 + layers)]
+    return tinyc.trace(function, *(tinyc.spec(dtype, shape) for shape in shapes))
+
+
+def encoded(seed: int, more: int = 0) -> Program:
+    """A few layers, and others that read what they make, so many ``more``."""
+    rng = random.Random(seed)
+    rows, width = rng.choice((16, 32, 64)), rng.choice((32, 64))
+    before, after = rng.randint(1, 2), rng.randint(2, 3) + more
+    dtype = rng.choice(("fp16", "fp32"))
+
+    def function(x: Any, y: Any, *weights: Any) -> Any:
+        for weight in weights[:before]:
+            x = x + (x @ weight).relu()
+        for weight in weights[before:]:
+            y = y + ((y @ weight) @ x.swapaxes(0, 1)).relu() @ x
+        return y
+
+    shapes = [(rows, width), (rows // 2, width), *[(width, width)] * (before + after)]
+    return tinyc.trace(function, *(tinyc.spec(dtype, shape) for shape in shapes))
+
+
+def as_if_large(program: Program, target: str, monkeypatch: pytest.MonkeyPatch) -> tuple[float, bool]:
+    """Searches a program whole, and in parts, small ones too; the gap of the latter, and whether the former found the best."""
+    problem, start = chosen_from(program, target)
+    monkeypatch.setattr(search, "SMALL", 100_000)
+    _, best = exact(problem, start, Effort(600.0, 8_000))
+    monkeypatch.setattr(search, "SMALL", 0)
+    monkeypatch.setattr(search, "LARGE", 60)
+    choice, proof = exact(problem, start, Effort(600.0, 100_000))
+    assert proof.bound <= best.seconds * (1 + 1e-9)
+    assert choice.seconds <= start.seconds * (1 + 1e-9)
+    assert not best.optimal or choice.seconds >= best.seconds * (1 - 1e-9)
+    check_runs(problem, choice)
+    return proof.gap, best.optimal
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm80"])
+@pytest.mark.parametrize("make", [conditioned, encoded])
+def test_bounds_hold(make: Callable[[int], Program], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [as_if_large(make(seed), target, monkeypatch) for seed in range(4)]
+    assert any(optimal for _, optimal in found)
+    assert statistics.median(gap for gap, _ in found) <= search.CLOSE
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm80"])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_all_layers_read_is_carried_past_the_cuts_between_them(seed: int, target: str) -> None:
+    """A decoder was one part, which no search came to the end of."""
+    problem, start = chosen_from(encoded(seed, more=6), target)
+    guide = regular(problem, start)
+    _, before = sized(problem, cuts(problem, guide))
+    at, after = sized(problem, cuts(problem, guide, carrying=True))
+    assert max(after) <= max(before) / 2
+    found, _ = parts(problem, at, loosely=True)
+    assert any(part.common for part in found)
+    filled: list[str] = []
+    for part in found:
+        assert set(part.common) <= set(filled)
+        filled += part.buffers
+    assert len(filled) == len(set(filled))  # each buffer is filled in one part
