@@ -14,7 +14,7 @@ from .columns import Column, Columns
 from .dag import Dag, Node, taken
 from .ilp import Limits, solve
 from .inside import INSIDE
-from .parts import Part
+from .part import Part
 from .scope import Scope
 
 WITHIN = -1

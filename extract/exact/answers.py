@@ -12,7 +12,7 @@ from .canonical import canonical
 from .hosts import Hosts
 from .lanes import beside, in_lanes
 from .meter import Meter
-from .parts import Part
+from .part import Part
 from .solved import Searched, Solved, Try, searched, solved, tries
 from .within import LABELS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..choice import Key
 from ..problem import Problem
 from .inside import INSIDE
-from .parts import Part
+from .part import Part
 
 
 def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[Key, ...], tuple[str, ...]]:

@@ -39,6 +39,10 @@ class Cut:
     carried: frozenset[str] = frozenset()
 
 
+START = Cut((), ())
+"""Where a program begins."""
+
+
 def cuts(problem: Problem, choice: Choice, carrying: bool = False) -> list[Cut]:
     """The cuts of a program, first things first, where ``choice`` has few buffers between its kernels. ``carrying``: beside those that
     are kept for long."""

@@ -31,7 +31,7 @@ from .hosts import Hosts
 from .ilp import TOLERANCE
 from .inside import Levels
 from .meter import Meter
-from .parts import parts, sized
+from .parts import parts, sizes
 from .proof import Effort, Proof, unproven
 from .regular import regular, separated
 from .relaxed import relaxed
@@ -111,7 +111,7 @@ def _searched(
     # what has two products beside each other is never close without
     further = further or (loosely and adds_several(problem, [name for cut in at for name in cut.names]))
     while True:
-        division, at = parts(problem, at, loosely, further, shared.tables)
+        division, at = parts(problem, at, loosely, further, shared.tables, LARGE)
         if hasty and any(len(part.options) > LARGE for part in division):
             return start, unproven(problem, start)
         answers = answered(hosts, division, known, meter, loosely, further, loosely and plain is None)
@@ -162,11 +162,13 @@ def _searched(
 def _cuts(problem: Problem, guide: Choice, plain: Sequence[Cut] | None) -> list[Cut]:
     """Where a program is cut by a guide; or between all its layers, where that leaves large parts, though its kernels compute again what
     lies there. Small parts are put together. ``plain``: see :func:`_searched`."""
-    at, counts = sized(problem, cuts(problem, guide) if plain is None else plain)
+    at = cuts(problem, guide) if plain is None else plain
+    counts = sizes(problem, at)
     if plain is None and max(counts) > LARGE:
         apart = separated(problem, guide, mates(problem)) or guide
         for carries in (False, True):
-            at, counts = sized(problem, cuts(problem, apart, carries))
+            at = cuts(problem, apart, carries)
+            counts = sizes(problem, at)
             if max(counts) <= LARGE:
                 break
     return joined(at, counts, TOGETHER)

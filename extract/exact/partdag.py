@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .columns import Columns
 from .dag import Dag, Node, Solution, taken
 from .inside import Beneath, Kind, Levels
-from .parts import Part
+from .part import Part
 from .scope import Scope
 from .within import Unfilled, Within
 

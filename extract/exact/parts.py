@@ -11,91 +11,26 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from ..choice import REDUCING, How, Key
 from ..cost.model import Work
 from ..mates import group, mates
 from ..problem import Option, Problem
-from .cuts import Cut
+from .cuts import START, Cut
 from .inside import (
     INSIDE,
     Beneath,
-    Levels,
     beneath,
-    combined,
     holding_the_same,
     origins,
 )
 from .once import HOWS, of_fields
+from .part import Part
 from .tables import Known
-
-START = Cut((), ())
-"""Where a program begins."""
 
 FEW = 2
 """Parts that may need the same of those before them, without it being carried past cuts."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of a program.
-
-    Attributes:
-        given: buffers of the parts before.
-        made: buffers that the parts after are given; the outputs, of the last part.
-        options: of every value that may be computed here, in the order of a walk from ``made``.
-        targets: for each of ``made`` that is no output, the values of it at all places: to have one of them in a kernel
-            is to have it without its buffer.
-        buffers: that may be filled here.
-        inside: the least work of computing a value of what is given, where :data:`INSIDE` is an option, in each kind of kernel.
-        sums: whether the last step to such a value is a sum, for all that there are.
-        fetched: bytes of the elements that a kernel on a GPU fetches at least, once, that computes such a value.
-        prices: what a buffer of ``given`` may be had for here where it is not filled.
-        common: buffers of parts before that are read as inputs are: to fill them counts there.
-        inside_bytes, inside_reads: what a kernel reads at least that computes one of these values, of which no more is known.
-        known: of ``given``, what a kernel does beside that computes its values, where that is known.
-        groups: the same of ``made``, with the buffers that are as good as each (``../mates.py``).
-        rooted: of ``buffers`` those that cannot be filled without a value of each that is given, wherever the parts before are
-            chained so.
-    """
-
-    given: tuple[str, ...]
-    made: tuple[str, ...]
-    options: Mapping[Key, Sequence[Option]]
-    targets: Mapping[str, tuple[Key, ...]]
-    buffers: tuple[str, ...]
-    inside: Mapping[Key, Mapping[How, Work]]
-    inside_bytes: int = 0
-    inside_reads: frozenset[Key] = frozenset()
-    known: Mapping[str, Beneath] = field(default_factory=dict)
-    groups: Mapping[str, Beneath] = field(default_factory=dict)
-    prices: tuple[float, ...] = ()
-    common: tuple[str, ...] = ()
-    rooted: frozenset[str] = frozenset()
-    fetched: Mapping[Key, float] = field(default_factory=dict)
-    sums: Mapping[Key, frozenset[bool]] = field(default_factory=dict)
-
-    @property
-    def levels(self) -> list[Levels]:
-        """What may be filled of what is given."""
-        return combined([self.known[name].levels if name in self.known else 2 for name in self.given])
-
-    def at(self, levels: Levels) -> dict[str, int]:
-        """The level of each of those of which anything is known."""
-        return dict.fromkeys(self.known, 0) | dict(zip(self.given, levels, strict=True))
-
-    def lacks(self, levels: Levels) -> bool:
-        """Whether all that is given is lacking at these levels, see :class:`Kind`."""
-        named = zip(self.given, levels, strict=True)
-        return all(name in self.known and self.known[name].lacks(level) for name, level in named)
-
-    def charged(self, levels: Levels) -> bool:
-        """Whether some of what is computed of what is given, at these levels, is charged where that is made."""
-        return any(
-            level and (name not in self.known or self.known[name].kinds[level - 1].deep)
-            for name, level in zip(self.given, levels, strict=True)
-        )
 
 
 class _Program:
@@ -191,20 +126,21 @@ def whole(problem: Problem) -> Part:
     return _walk(_Program(problem), START, tuple(dict.fromkeys(problem.view.graph.outputs)), ())
 
 
-def sized(problem: Problem, at: Sequence[Cut]) -> tuple[list[Cut], list[int]]:
-    """The cuts, with what more than :data:`FEW` parts need carried past them, where no cut leads to it; and the options of each part
-    between them."""
+def sizes(problem: Problem, at: Sequence[Cut]) -> list[int]:
+    """The options of each part of the program between the cuts ``at``."""
+    return [len(part.options) for part in _walked(_Program(problem, at), at)]
+
+
+def carrying(problem: Problem, at: Sequence[Cut]) -> list[Cut]:
+    """The cuts, with what more than :data:`FEW` parts need carried past them, where no cut leads to it."""
     found = _walked(_Program(problem, at), at)
     count = Counter(name for part in found for name in part.buffers)
     shared = {name for name, parts in count.items() if parts > FEW}
     shared = shared & _beside(problem, at) if shared else shared
-    carried = _carried([replace(cut, carried=cut.carried | shared) for cut in at], found)
-    if carried != list(at):
-        found = _walked(_Program(problem, carried), carried)
-    return carried, [len(part.options) for part in found]
+    return _of_parts([replace(cut, carried=cut.carried | shared) for cut in at], found)
 
 
-def _carried(at: Sequence[Cut], found: Sequence[Part]) -> list[Cut]:
+def _of_parts(at: Sequence[Cut], found: Sequence[Part]) -> list[Cut]:
     """The cuts, with what is carried past each as far as it is of a part before."""
     before: set[str] = set()
     result: list[Cut] = []
@@ -215,10 +151,11 @@ def _carried(at: Sequence[Cut], found: Sequence[Part]) -> list[Cut]:
 
 
 def _beside(problem: Problem, at: Sequence[Cut]) -> set[str]:
-    """The buffers that can be filled without a value of what any cut leads through."""
+    """The buffers that can be filled from what cuts carry, without a value of what one leads through."""
     view = problem.view
-    through = frozenset(origins(problem, [name for cut in at for name in cut.names]))
-    filled = {name for name, buffer in view.buffers.items() if buffer.arg is not None}
+    carried = frozenset[str]().union(*(cut.carried for cut in at))
+    through = frozenset(origins(problem, [name for cut in at for name in cut.names if name not in carried]))
+    filled = {name for name, buffer in view.buffers.items() if buffer.arg is not None} | carried
     had: set[Key] = set()
 
     def ready(option: Option) -> bool:
@@ -254,23 +191,26 @@ def parts(
     loosely: bool = False,
     further: bool = False,
     known: Known | None = None,
+    most: float = float("inf"),
 ) -> tuple[list[Part], list[Cut]]:
     """The program, first things first, in parts between the cuts ``at``, and those of them that could be used: cut ``n`` is
     between the parts n and n + 1. ``further``: with more levels of what is made, see :func:`~tinyc.extract.exact.inside.beneath`;
-    ``known``: as there."""
+    ``known``: as there. ``most``: options of a part; if one has more, what parts share is carried past the cuts."""
     outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
-    at, mate = list(at), mates(problem) if loosely else {}
+    asked, mate = list(at), mates(problem) if loosely else {}
+    at = asked
     known = {} if known is None else known
     while True:
         program = _Program(problem, at, known)
         ends = [START, *at, Cut(outputs, (0.0,) * len(outputs))]
         walked = _walked(program, at)
         bad = _bad(program, walked)  # most are seen so, before what is beneath each is looked at
-        carried = _carried(at, walked)
-        if not bad and carried != at:
-            at = carried
-            continue
         if not bad:
+            large = max(len(part.options) for part in walked) > most
+            carried = carrying(problem, asked) if large else _of_parts(at, walked)
+            if carried != at:
+                at, most = carried, float("inf") if large else most
+                continue
             found = [
                 _between(program, before, after, outputs, mate, further)
                 for before, after in itertools.pairwise(ends)

@@ -25,7 +25,7 @@ from .hosts import Hosts
 from .inside import INSIDE, origins
 from .merged import Merging, merged
 from .once import HOWS, of_fields
-from .parts import Part
+from .part import Part
 from .ranks import ranks
 
 if TYPE_CHECKING:

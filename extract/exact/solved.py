@@ -19,8 +19,8 @@ from .hosts import Hosts
 from .inside import INSIDE, Levels, combined
 from .merged import MERGINGS
 from .meter import Meter
+from .part import Part
 from .partdag import PartDag, group_of
-from .parts import Part
 from .rounded import Picked
 from .scope import Scope
 from .within import LABELS, Within, within

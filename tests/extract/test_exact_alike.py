@@ -17,7 +17,8 @@ from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.merged import MERGINGS
 from tinyc.extract.exact.meter import Meter
-from tinyc.extract.exact.parts import Part, parts
+from tinyc.extract.exact.part import Part
+from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.scope import Scope

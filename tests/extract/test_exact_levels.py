@@ -21,7 +21,8 @@ from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.inside import INSIDE, Beneath, Kind, Levels, combined, holding_the_same
 from tinyc.extract.exact.meter import Meter
 from tinyc.extract.exact.once import Once, fewest, of_fields
-from tinyc.extract.exact.parts import Part, parts
+from tinyc.extract.exact.part import Part
+from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.rounded import Picked, rounded
 from tinyc.extract.exact.scope import Scope

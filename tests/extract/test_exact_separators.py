@@ -11,7 +11,7 @@ import tinyc
 from tinyc.bench.programs import transformer
 from tinyc.extract.exact import exact
 from tinyc.extract.exact.cuts import FEW, Cut, cuts, joined
-from tinyc.extract.exact.parts import parts, sized
+from tinyc.extract.exact.parts import parts, sizes
 from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.separators import separators
 from tinyc.extract.greedy import rough
@@ -97,9 +97,9 @@ def test_small_layers_of_which_a_guide_stores_nothing_are_cut_all_the_same() -> 
     problem, _ = chosen_from(program, "sm80")
     guide = Pass(problem).solve()
     assert guide is not None
-    assert max(sized(problem, cuts(problem, guide))[1]) > exact.LARGE
+    assert max(sizes(problem, cuts(problem, guide))) > exact.LARGE
     at = exact._cuts(problem, guide, None)
-    assert max(sized(problem, at)[1]) <= exact.LARGE / 2
+    assert max(sizes(problem, at)) <= exact.LARGE / 2
     division, kept = parts(problem, at, True)
     assert kept == at and len(division) >= 2 * 4  # attention and what follows it, of each layer
 
@@ -141,7 +141,7 @@ def test_the_parts_of_a_transformer_are_those_that_were_counted() -> None:
     start = rough(problem)
     assert start is not None
     at = cuts(problem, regular(problem, start))
-    _, counted = sized(problem, at)
+    counted = sizes(problem, at)
     fewer = joined(at, counted, 300)
     assert counted == [len(part.options) for part in parts(problem, at)[0]]
-    assert min(counted) <= FEW < min(sized(problem, fewer)[1]) and len(fewer) < len(at)
+    assert min(counted) <= FEW < min(sizes(problem, fewer)) and len(fewer) < len(at)

@@ -15,7 +15,8 @@ from tinyc.extract.exact.cases import LOOPS
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.meter import Meter
-from tinyc.extract.exact.parts import Part, parts
+from tinyc.extract.exact.part import Part
+from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.sources import Source, adds_several, sources_of
 from tinyc.extract.problem import Problem
