@@ -10,7 +10,7 @@ from functools import partial
 from ..choice import Key
 from .canonical import canonical
 from .hosts import Hosts
-from .lanes import beside, in_lanes
+from .lanes import begun, in_lanes
 from .meter import Meter
 from .part import Part
 from .solved import Searched, Solved, Try, searched, solved, tries
@@ -101,7 +101,8 @@ def _solutions(
 ) -> list[Solved | None]:
     """Of each part in turn, as long as there is effort. The first shows how many buffers have to be taken as one, if any may be. Each of
     the others is as if it were the next, but that it has only the steps that those before it left: as long as these are plenty, it does
-    not matter how many they are, and each is solved by itself."""
+    not matter how many they are, and each is solved by itself. While the first attempt at the first part is made, other processes make
+    the next ones, and look at the other parts as if the second attempt finds all: that is kept if the first fails, and it does."""
     if not asked or meter.limit:
         return []
 
@@ -119,27 +120,38 @@ def _solutions(
         return _Done(found, before - own.steps, _plenty(own), own.merging)
 
     def apart(each: _Asked) -> _Done:
-        return alone(each, aside.copy())
+        return _Done(None) if wrong else alone(each, aside.copy())
+
+    def ahead(attempts: Sequence[Try]) -> _Done:
+        found = alone(first, meter.copy(), attempts)
+        if found.merging != aside.merging:
+            wrong.append(found)
+        return found
 
     first, start, done = asked[0], None, dict[int, _Done]()
+    # the longest first, so that all end together
+    order = sorted(range(int(merges), len(asked)), key=lambda number: -_length(asked[number]))
+    aside, jobs, wrong = meter.copy(), dict[int, Callable[[], _Done]](), list[_Done]()
     if merges:
         attempt, *later = tries(first.part, meter, merges, first.lone)
-        # where the first attempt fails, another process has made the next ones by then
-        with beside(lambda: alone(first, meter.copy(), later), meter.lanes if later else 1) as answer:
+        if later and meter.lanes > 1 and _plenty(meter):
+            aside.merging[len(first.part.buffers)] = later[0].way
+            jobs[0] = partial(ahead, later)
+            jobs |= {number: partial(apart, asked[number]) for number in order}
+        with begun(list(jobs.values()), meter.lanes) as rest:
             start = kernels(first, meter, [attempt])
             if start is None and later and not meter.limit:
-                ahead = answer()
-                if ahead is not None and _counts(ahead, meter):
-                    meter.steps -= ahead.spent
-                    meter.merging |= ahead.merging
-                    done[0] = ahead
+                done = dict(zip(jobs, rest() if jobs else (), strict=True))
+                if jobs and _counts(done[0], meter):
+                    meter.steps -= done[0].spent
+                    meter.merging |= done[0].merging
+                    done = done if meter.merging == aside.merging else {0: done[0]}
                 else:
-                    start = kernels(first, meter, later)
+                    start, done = kernels(first, meter, later), {}
     merging, shown, aside = meter.merging, dict(meter.merging), meter.copy()
-    if meter.lanes > 1 and _plenty(meter):
-        # the longest first, so that all end together
-        order = sorted(range(int(merges), len(asked)), key=lambda number: -_length(asked[number]))
-        jobs: dict[int, Callable[[], _Done]] = {}
+    wrong.clear()
+    if meter.lanes > 1 and _plenty(meter) and len(done) < 2:
+        jobs = {}
         if merges and not done:
             jobs[0] = lambda: _Done(solution(first, start, meter))
         jobs |= {number: partial(apart, asked[number]) for number in order}

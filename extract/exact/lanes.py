@@ -42,33 +42,29 @@ class _Lane(NamedTuple):
 def in_lanes(jobs: Sequence[Callable[[], T]], lanes: int) -> list[T]:
     """What the jobs return, which is pickled; an exception of theirs is raised here. ``lanes``: processes at most, this one among
     them."""
-    lanes = min(lanes, len(jobs))
-    if lanes <= 1 or len(jobs) > END or sys.platform != "linux":
-        return [job() for job in jobs]
-    with _others(jobs, lanes - 1) as (others, numbers):
-        began = time.monotonic()
-        found = _done(jobs, numbers)
-        until = time.monotonic() + PATIENCE * (time.monotonic() - began + 1.0)
-        for lane in others:
-            found |= _answered(lane, until)
-    return [found[number] if number in found else job() for number, job in enumerate(jobs)]
+    with begun(jobs, min(lanes, len(jobs))) as rest:
+        return rest()
 
 
 @contextlib.contextmanager
-def beside(job: Callable[[], T], lanes: int) -> Iterator[Callable[[], T | None]]:
-    """``job`` in another process, while this one goes on. Given is what waits for its answer: None where there is no other process, or
-    it does not say. It ends with the context. ``lanes``: as of :func:`in_lanes`."""
-    if lanes <= 1 or sys.platform != "linux":
-        yield lambda: None
+def begun(jobs: Sequence[Callable[[], T]], lanes: int) -> Iterator[Callable[[], list[T]]]:
+    """The same in other processes, while this one goes on. Given is what does here those jobs that are left, and says what all return;
+    without it they end with the context."""
+    count = min(lanes - 1, len(jobs))
+    if count <= 0 or len(jobs) > END or sys.platform != "linux":
+        yield lambda: [job() for job in jobs]
         return
-    with _others([job], 1) as (others, _):
-        began = time.monotonic()
+    with _others(jobs, count) as (others, numbers):
 
-        def answer() -> T | None:
+        def rest() -> list[T]:
+            began = time.monotonic()
+            found = _done(jobs, numbers)
             until = time.monotonic() + PATIENCE * (time.monotonic() - began + 1.0)
-            return next((_answered(lane, until).get(0) for lane in others), None)
+            for lane in others:
+                found |= _answered(lane, until)
+            return [found[number] if number in found else job() for number, job in enumerate(jobs)]
 
-        yield answer
+        yield rest
 
 
 @contextlib.contextmanager

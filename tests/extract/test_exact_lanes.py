@@ -24,7 +24,7 @@ from tinyc.extract.cost.hardware import hardware
 from tinyc.extract.cost.model import Roofline
 from tinyc.extract.exact import answers, lanes, solved
 from tinyc.extract.exact.exact import exact
-from tinyc.extract.exact.lanes import beside, in_lanes
+from tinyc.extract.exact.lanes import begun, in_lanes
 from tinyc.extract.exact.proof import Effort, Proof
 from tinyc.extract.greedy import rough
 from tinyc.extract.program import extract_program
@@ -191,56 +191,52 @@ def test_in_another_thread_no_handler_is_touched() -> None:
 
 
 @linux
-def test_a_job_beside_others_is_done_meanwhile(tmp_path: Path) -> None:
+def test_jobs_are_begun_while_this_process_goes_on(tmp_path: Path) -> None:
+    """And it does those that are left."""
     before = children()
-    with beside(lambda: met(tmp_path, 2), 2) as answer:
+    with begun([lambda: met(tmp_path, 2)] * 5, 2) as rest:
         here = met(tmp_path, 2)
-        there = answer()
-    assert here == os.getpid() != there is not None
+        found = rest()
+    assert here == os.getpid()
+    assert {here} < {here, *found}
     assert children() <= before
 
 
 @linux
-@pytest.mark.parametrize(
-    "fails", [lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: signal.pause(), lambda: [][0]]
-)
-def test_a_job_beside_others_that_fails_has_no_answer(
+@pytest.mark.parametrize("fails", [lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: signal.pause()])
+def test_jobs_of_one_that_does_not_answer_are_done_here(
     fails: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lanes, "PATIENCE", 0.5)
-    before = children()
-    with beside(fails, 2) as answer:
-        assert answer() is None
+    before, own = children(), os.getpid()
+
+    def job() -> int:
+        if os.getpid() != own:
+            fails()
+        return os.getpid()
+
+    with begun([job, job], 2) as rest:
+        assert rest() == [own, own]
     assert children() <= before
 
 
 @linux
-def test_a_job_beside_others_ends_with_them() -> None:
+def test_jobs_that_are_begun_end_with_the_context() -> None:
     before, began = children(), time.monotonic()
-    with beside(lambda: time.sleep(600.0), 2):
+    with begun([lambda: time.sleep(600.0)] * 2, 2):
         pass
-    with pytest.raises(KeyError), beside(lambda: time.sleep(600.0), 2):
+    with pytest.raises(KeyError), begun([lambda: time.sleep(600.0)], 2):
         raise KeyError
     assert children() <= before
     assert time.monotonic() - began < 60.0
 
 
-def test_in_one_process_nothing_is_done_beside() -> None:
-    with beside(lambda: 1, 1) as answer:
-        assert answer() is None
-
-
-@linux
-def test_threads_are_no_news(recwarn: pytest.WarningsRecorder) -> None:
-    """From Python 3.12 on, a fork beside threads is warned of; no lock of theirs is taken in a job."""
-    script = (
-        "import threading, time; from tinyc.extract.exact.lanes import in_lanes\n"
-        "threading.Thread(target=time.sleep, args=(1.0,)).start()\n"
-        "print(in_lanes([lambda: 1] * 3, 2))"
-    )
-    command = [sys.executable, "-W", "error", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout == "[1, 1, 1]\n", done.stderr
+def test_in_one_process_nothing_is_begun() -> None:
+    done: list[int] = []
+    with begun([lambda: done.append(1)], 1) as rest:
+        assert not done
+        assert rest() == [None]
+    assert done == [1]
 
 
 def decoders(number: int) -> tinyc.Program:
@@ -280,8 +276,9 @@ def test_the_same_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @linux
-def test_while_the_first_attempt_fails_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In another process; or here, where that one does not answer."""
+@pytest.mark.parametrize("whole", [30, 1_000], ids=["the third finds all", "the second does"])
+def test_while_the_first_attempt_fails_the_next_is_made(whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another process; or here, where that one does not answer. Other parts are looked at meanwhile as if the second finds all."""
     problem, _ = chosen_from(decoders(4), "sm80")
     start = rough(problem)
     assert start is not None
@@ -293,22 +290,22 @@ def test_while_the_first_attempt_fails_the_next_is_made(monkeypatch: pytest.Monk
         return searched(hosts, part, meter, loosely, attempts)
 
     @contextlib.contextmanager
-    def silent(job: Any, number: int) -> Any:
-        yield lambda: None
+    def silent(jobs: Any, number: int) -> Any:
+        yield lambda: [answers._Done(None)] * len(jobs)
 
     monkeypatch.setattr(answers, "searched", noted)
-    monkeypatch.setattr(solved, "WHOLE", 30)
+    monkeypatch.setattr(solved, "WHOLE", whole)
     found: list[tuple[list[list[int]], float, Proof]] = []
-    for number, how in ((1, beside), (2, beside), (2, silent)):
-        monkeypatch.setattr(answers, "beside", how)
+    for number, how in ((1, begun), (2, begun), (2, silent)):
+        monkeypatch.setattr(answers, "begun", how)
         tried.clear()
         choice, proof = exact(problem, start, Effort(600.0, 250_000, number))
         first = [ways for part, ways in tried if part == tried[0][0]]
         found.append((first, choice.seconds, replace(proof, time_s=0.0)))
-    alone, beside_, silent_ = found
-    assert beside_[0] == [[0]]
+    alone, together, silent_ = found
+    assert together[0] == [[0]]
     assert alone[0] == silent_[0] == [[0], [1, 2]]
-    assert alone[1:] == beside_[1:] == silent_[1:]
+    assert alone[1:] == together[1:] == silent_[1:]
 
 
 @linux
