@@ -434,8 +434,8 @@ class Pass:
     # ---- the solution ----
 
     def _program(self, names: Sequence[str] = ()) -> dict[str, dict[Key, Item]] | None:
-        """For each buffer that the outputs need, and ``names``, what is computed as what to fill it, in an order in which it can be; None where
-        something is missing or a cycle is left."""
+        """For each buffer that the outputs need, and ``names``, what is computed as what to fill it, in an order in which it can be;
+        None where something is missing or a cycle is left."""
         found: dict[str, dict[Key, Item]] = {}
         state: dict[str, int] = {}
         stack = [(output, False) for output in reversed((*self.view.graph.outputs, *names))]

@@ -161,14 +161,16 @@ def _searched(
 
 def _cuts(problem: Problem, guide: Choice, plain: Sequence[Cut] | None) -> list[Cut]:
     """Where a program is cut by a guide; or between all its layers, where that leaves large parts, though its kernels compute again what
-    lies there. Small parts are put together. ``plain``: see :func:`_searched`."""
+    lies there; or beside what is kept for long. Small parts are put together. ``plain``: see :func:`_searched`."""
     at = cuts(problem, guide) if plain is None else plain
     counts = sizes(problem, at)
     if plain is None and max(counts) > LARGE:
         apart = separated(problem, guide, mates(problem)) or guide
         for carries in (False, True):
-            at = cuts(problem, apart, carries)
-            counts = sizes(problem, at)
+            others = cuts(problem, apart, carries)
+            sized = sizes(problem, others)
+            if max(sized) < max(counts):
+                at, counts = others, sized
             if max(counts) <= LARGE:
                 break
     return joined(at, counts, TOGETHER)
