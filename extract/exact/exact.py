@@ -37,7 +37,7 @@ from .regular import regular, separated
 from .relaxed import relaxed
 from .rounded import Picked, rounded
 from .solved import Solved, made_levels
-from .sources import adds_several
+from .sources import adds_normalised, adds_several
 from .tables import Known
 
 SMALL = 300
@@ -108,8 +108,9 @@ def _searched(
     hosts = Hosts(problem)
     loosely = large
     at = _cuts(problem, guide, plain) if large else []
-    # what has two products beside each other is never close without
-    further = further or (loosely and adds_several(problem, [name for cut in at for name in cut.names]))
+    # what adds two products beside each other, or one that is normalised, is never close without
+    names = [name for cut in at for name in cut.names]
+    further = further or (loosely and (adds_several(problem, names) or adds_normalised(problem, names)))
     while True:
         division, at = parts(problem, at, loosely, further, shared.tables, LARGE)
         if hasty and any(len(part.options) > LARGE for part in division):
