@@ -29,8 +29,8 @@ from .once import HOWS, of_fields
 from .part import Part
 from .tables import Known
 
-FEW = 2
-"""Parts that may need the same of those before them, without it being carried past cuts."""
+USERS = 2
+"""Parts that may need one buffer, without its being carried past the cuts between them."""
 
 
 class _Program:
@@ -132,10 +132,10 @@ def sizes(problem: Problem, at: Sequence[Cut]) -> list[int]:
 
 
 def carrying(problem: Problem, at: Sequence[Cut]) -> list[Cut]:
-    """The cuts, with what more than :data:`FEW` parts need carried past them, where no cut leads to it."""
+    """The cuts, with what more than :data:`USERS` parts need carried past them, where no cut leads to it."""
     found = _walked(_Program(problem, at), at)
     count = Counter(name for part in found for name in part.buffers)
-    shared = {name for name, parts in count.items() if parts > FEW}
+    shared = {name for name, parts in count.items() if parts > USERS}
     shared = shared & _beside(problem, at) if shared else shared
     return _of_parts([replace(cut, carried=cut.carried | shared) for cut in at], found)
 
@@ -229,7 +229,7 @@ def _bad(program: _Program, found: Sequence[Part]) -> set[int]:
     for number, part in enumerate(found):
         for buffer in part.buffers:
             bad.update(range(owner.setdefault(buffer, number), number))
-        if any(_had(part, *_without(program, part, (name,))) for name in part.given):
+        if any(_had(part, *_without(program, part, name)) for name in part.given):
             bad.add(number - 1)
     return bad
 
@@ -239,7 +239,7 @@ def _rooted(program: _Program, found: Sequence[Part]) -> list[Part]:
     result: list[Part] = []
     chained = True
     for part in found:
-        without = [_without(program, part, (name,)) for name in part.given]
+        without = [_without(program, part, name) for name in part.given]
         rooted = frozenset(part.buffers).difference(*(filled for filled, _ in without))
         result.append(replace(part, rooted=rooted if chained and part.given else frozenset()))
         chained &= all(not _had(replace(part, made=(made,)), *each) for each in without for made in part.made)
@@ -357,12 +357,12 @@ def _least(problem: Problem, key: Key, options: Sequence[Option], how: How) -> W
     return of_fields(min, [problem.works.work(key, option.item, how) for option in options])
 
 
-def _without(program: _Program, part: Part, names: Collection[str]) -> tuple[set[str], set[Key]]:
-    """The buffers that can be filled, and the values that can be had, without these."""
+def _without(program: _Program, part: Part, name: str) -> tuple[set[str], set[Key]]:
+    """The buffers that can be filled, and the values that can be had, without ``name`` of what is given."""
     view = program.view
-    places = frozenset(key for name in names for key in program.places(name))
+    places = frozenset(program.places(name))
     filled = {buffer for buffer, each in view.buffers.items() if each.arg is not None}
-    filled |= {*part.given, *part.common}.difference(names)
+    filled |= {*part.given, *part.common} - {name}
     had: set[Key] = set()
 
     def ready(key: Key, option: Option) -> bool:

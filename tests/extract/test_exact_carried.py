@@ -24,7 +24,7 @@ from tinyc.ir.tiny import Program
 KINDS = ("step", "product", "chain", "sum")
 
 
-def conditioned(seed: int, more: int = 0, kinds: Sequence[str] = KINDS) -> Program:
+def conditioned(seed: int, more: int = 0, kinds: Sequence[str] = KINDS, odd: bool = False) -> Program:
     """Layers that each use what is made of one condition: as it is, of a product, of a chain of both, or of a sum over its rows; so many
     ``more``."""
     rng = random.Random(seed)
@@ -32,6 +32,8 @@ def conditioned(seed: int, more: int = 0, kinds: Sequence[str] = KINDS) -> Progr
     made = rng.choices(kinds, k=2)
     uses = [rng.choice(("scale", "shift", "both")) for _ in range(layers)]
     dtype = rng.choice(("fp16", "fp32"))
+    if odd:
+        rows, width, dtype = rng.choice((1, 33)), 33, "bf16"
 
     def function(x: Any, condition: Any, first: Any, second: Any, *weights: Any) -> Any:
         values = []
@@ -54,12 +56,14 @@ def conditioned(seed: int, more: int = 0, kinds: Sequence[str] = KINDS) -> Progr
     return tinyc.trace(function, *(tinyc.spec(dtype, shape) for shape in shapes))
 
 
-def encoded(seed: int, more: int = 0) -> Program:
+def encoded(seed: int, more: int = 0, odd: bool = False) -> Program:
     """A few layers, and others that read what they make, so many ``more``."""
     rng = random.Random(seed)
     rows, width = rng.choice((16, 32, 64)), rng.choice((32, 64))
     before, after = rng.randint(1, 2), rng.randint(2, 3) + more
     dtype = rng.choice(("fp16", "fp32"))
+    if odd:
+        rows, width, dtype = rng.choice((2, 33)), 33, "bf16"
 
     def function(x: Any, y: Any, *weights: Any) -> Any:
         for weight in weights[:before]:
@@ -93,6 +97,16 @@ def test_bounds_hold(make: Callable[[int], Program], target: str, monkeypatch: p
     found = [as_if_large(make(seed), target, monkeypatch) for seed in range(4)]
     assert any(optimal for _, optimal in found)
     assert statistics.median(gap for gap, _ in found) <= search.CLOSE
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm80"])
+@pytest.mark.parametrize("make", [conditioned, encoded])
+@pytest.mark.parametrize("seed", range(2))
+def test_bounds_of_odd_sizes_hold(
+    make: Callable[..., Program], seed: int, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In bf16, and of one row."""
+    as_if_large(make(seed, odd=True), target, monkeypatch)
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm80"])
