@@ -7,9 +7,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from .dag import Dag, floor
+from .frontier import Frontier
 from .ilp import Exact, Limits, solve
 from .inside import Levels
 from .partdag import PartDag
+from .reduce import possible
 
 Ends = tuple[Levels, Levels]
 """The levels of what a part is given, and of what it makes."""
@@ -78,12 +80,17 @@ class Bounds:
         if form is None:
             return frozenset()
         if most not in form.near:
-            enough = self.solve(ends) + most
-            dag = form.dag
+            enough, dag, limits = self.solve(ends) + most, form.dag, self._limits()
             found = {name for name, _ in self.taken(ends) or ()}
-            for name in self._costs.columns.keys() - found:
-                answer = solve(replace(dag, roots=(*dag.roots, name)), self._limits())
-                if answer is not None and answer.bound <= enough:
+            names = sorted(self._costs.columns.keys() - found)
+            quick = Frontier(dag, possible(replace(dag, roots=(*dag.roots, *names))))
+            for name in names:
+                roots = (*dag.roots, name)
+                solution, sure = quick.search(roots, limits.states, enough)
+                if not sure:
+                    answer = solve(replace(dag, roots=roots), limits)
+                    solution = answer.solution if answer is not None and answer.bound <= enough else None
+                if solution is not None:
                     found.add(name)
             form.near[most] = frozenset(found)
         return form.near[most]

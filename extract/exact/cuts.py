@@ -103,10 +103,11 @@ def _alike(problem: Problem, found: Sequence[Cut]) -> list[Cut]:
     return [replace(cut, prices=dearest[cut.names]) for cut in found]
 
 
-def joined(at: Sequence[Cut], sizes: Sequence[int], most: int) -> list[Cut]:
+def joined(at: Sequence[Cut], sizes: Sequence[int], most: int, first: int = 0) -> list[Cut]:
     """The cuts without those beside parts of few options: what is lost at a cut is hardly worth it. Such a part is put together with
     a neighbour, wherever there are two like them, so that equal layers stay equal; or once, if both are like no others.
-    ``sizes``: options of each part; ``most``: of what is put together."""
+    ``sizes``: options of each part; ``most``: of what is put together. ``first``: the same of the parts before those that are like
+    others: what these make may be computed from inputs alone, in many ways, so that much is lost between them."""
     groups = [([number], size) for number, size in enumerate(sizes)]  # parts that are one, and their options
     while True:
         count = Counter(size for _, size in groups)
@@ -128,7 +129,15 @@ def joined(at: Sequence[Cut], sizes: Sequence[int], most: int) -> list[Cut]:
             else:
                 together.append((numbers, each))
         groups = together
-    return [at[parts[0] - 1] for parts, _ in groups[1:]]
+    return [at[parts[0] - 1] for parts, _ in groups[_leading([size for _, size in groups], first) :]]
+
+
+def _leading(sizes: Sequence[int], most: int) -> int:
+    """How many of the first parts are taken as one: those that are like none but perhaps the last, which makes the outputs."""
+    count = Counter(sizes[:-1])
+    single = itertools.takewhile(lambda size: count[size] == 1, sizes[:-1])
+    fit = itertools.takewhile(lambda size: size <= most, itertools.accumulate(single))
+    return max(1, len(list(fit)))
 
 
 def _users(problem: Problem, choice: Choice) -> dict[str, list[tuple[int, float]]]:

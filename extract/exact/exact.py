@@ -174,7 +174,7 @@ def _cuts(problem: Problem, guide: Choice, plain: Sequence[Cut] | None) -> list[
                 at, counts = others, sized
             if max(counts) <= LARGE:
                 break
-    return joined(at, counts, TOGETHER)
+    return joined(at, counts, TOGETHER, LARGE)
 
 
 def _path(answers: Sequence[Answer], apart: bool = False) -> tuple[float, list[Levels]]:
@@ -232,13 +232,17 @@ def _unused(
     problem: Problem, answers: Sequence[Answer], paths: Iterable[Sequence[Levels]], choice: Choice
 ) -> frozenset[str]:
     """The buffers that no solution fills which is about as cheap as one along ``paths``, nor is taken with one that is; nor that
-    ``choice`` does, in parts that are not solved, or are like no other: there are few of these, and little else to go by."""
+    ``choice`` does, in parts that are not solved, or are like no other, nor one of these where all is filled at its ends: there are
+    few such parts, and little else to go by."""
     kept = set(problem.view.graph.outputs)
     filled = frozenset(kernel.buffer.cls for kernel in choice.kernels)
     count = Counter(id(each.solved) for each in answers)
     for each in answers:
         if each.solved is None or count[id(each.solved)] == 1:
             kept |= filled.intersection(each.part.buffers)
+        if each.solved is not None and count[id(each.solved)] == 1:
+            ends = each.part.levels[0], made_levels(each.part)[0]
+            kept.update(each.solved.filled(each.buffers, ends, 0.0, filled))
     for states in paths:
         for each, before, after in zip(answers, [(), *states], states, strict=False):
             kept.update((*each.part.made, *each.part.common))

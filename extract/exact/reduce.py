@@ -72,11 +72,22 @@ def possible(dag: Dag) -> dict[str, list[int]]:
 
 
 def _undominated(nodes: Sequence[Node], able: Sequence[int]) -> list[int]:
+    bit: dict[str, int] = {}
+    for number in able:
+        for need in nodes[number].needs:
+            bit.setdefault(need, 1 << len(bit))
+    needs = {number: sum(bit[need] for need in nodes[number].needs) for number in able}
     found: list[int] = []
-    needs = {number: nodes[number].needs for number in able}
-    for number in sorted(able, key=lambda number: (nodes[number].cost, len(needs[number]), number)):
-        group = nodes[number].group
-        if not any(needs[other] <= needs[number] and nodes[other].group in (None, group) for other in found):
+    # of those that no group has and of each group, there may be thousands: sets of bits
+    known: dict[str | None, list[int]] = {None: []}
+    for number in sorted(able, key=lambda number: (nodes[number].cost, needs[number].bit_count(), number)):
+        own, group = needs[number], nodes[number].group
+        others = known[None] if group is None else [*known[None], *known.setdefault(group, [])]
+        for other in others:
+            if other & own == other:
+                break
+        else:
+            known[group].append(own)
             found.append(number)
     return sorted(found)
 

@@ -156,9 +156,10 @@ def searched(
     for each in attempts:
         scope = Scope(hosts.problem, part, loosely, hosts, MERGINGS[each.way - 1] if each.way else None)
         weighed = _weighed(scope, meter, each)
-        ways, full = ({}, True) if weighed is None else _within(scope, weighed[1])
+        last = each.most == float("inf")
+        ways, full = ({}, True) if weighed is None else _within(scope, weighed[1], last or bool(meter.limit))
         scope.searched()
-        if not full or meter.limit or (weighed is not None and each.most == float("inf")):
+        if not full or meter.limit or (weighed is not None and last):
             if each.tells:
                 meter.merging[len(part.buffers)] = each.way
             return None if weighed is None else Searched(scope, weighed[0], ways)
@@ -166,11 +167,18 @@ def searched(
 
 
 def _within(
-    scope: Scope, worth: Mapping[str, float]
+    scope: Scope, worth: Mapping[str, float], last: bool
 ) -> tuple[dict[str, Mapping[Levels, Sequence[Within]]], bool]:
-    """The ways to do without each buffer that a part makes, and whether there are too many for one."""
-    found = {name: within(scope, name, worth) for name in scope.part.targets}
-    return {name: ways for name, (ways, _) in found.items()}, any(full for _, full in found.values())
+    """The ways to do without each buffer that a part makes, and whether there are too many for one. ``last``: no other attempt is made
+    if so."""
+    found: dict[str, Mapping[Levels, Sequence[Within]]] = {}
+    every = True
+    for name in scope.part.targets:
+        found[name], full = within(scope, name, worth, float("inf") if last else LABELS)
+        every &= not full
+        if full and not last:
+            break
+    return found, not every
 
 
 def solved(known: Searched, keys: Sequence[Key], buffers: Sequence[str], meter: Meter) -> Solved | None:

@@ -35,10 +35,13 @@ class Within(NamedTuple):
     outer: bool
 
 
-def within(scope: Scope, name: str, worth: Mapping[str, float]) -> tuple[Mapping[Levels, list[Within]], bool]:
+def within(
+    scope: Scope, name: str, worth: Mapping[str, float], labels: float = float("inf")
+) -> tuple[Mapping[Levels, list[Within]], bool]:
     """The ways to compute a value of a buffer that the part makes within some kernel of a later part: what each reads, and the time
     that its arithmetic takes at least, beside the last step, at each of the levels of what is given. Those that take more than twice
-    what it is ``worth`` are one. And whether there are too many: those that are not looked at are one then."""
+    what it is ``worth`` are one. And whether there are too many: those that are not looked at are one then; none is told where there
+    are more than so many ``labels`` of all searches together."""
     most, full = 2 * worth.get(scope.same.get(name, name), float("inf")), False
     levels = scope.levels
     found: list[tuple[Within, tuple[float, ...]]] = []
@@ -49,8 +52,11 @@ def within(scope: Scope, name: str, worth: Mapping[str, float]) -> tuple[Mapping
         outer = outside(axes)
         for case in scope.cases.of(key, anywhere=True):
             search = Search(scope, case, most, Work(), axes=axes)
-            search.run(key, LABELS)
+            search.run(key, int(min(LABELS, labels)))
+            labels -= search.count
             full |= search.full
+            if labels <= 0:
+                return {}, True
             for label, held in search.found:
                 if label.items()[key].head != "Read":
                     kinds = dict(held)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from kernel_examples import chosen_from
 
 import tinyc
 from tinyc.bench.programs import transformer
+from tinyc.extract.exact import exact as search
 from tinyc.extract.exact import solved
 from tinyc.extract.exact.answers import answered
 from tinyc.extract.exact.canonical import canonical
@@ -23,6 +25,7 @@ from tinyc.extract.exact.proof import Effort
 from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.solved import Solved, Try, tries
+from tinyc.extract.exact.within import within
 from tinyc.extract.greedy import rough
 from tinyc.extract.problem import Problem
 
@@ -92,6 +95,45 @@ def test_of_buffers_that_are_as_good_some_are_looked_at() -> None:
     ends = ((), ())
     assert set(each.filled(buffers, ends, 0.0, ())) == {"b0", "b4", "b5", "b6"}
     assert set(each.filled(buffers, ends, 0.0, ("b2", "b3"))) == {"b0", "b2", "b3", "b4", "b5", "b6"}
+
+
+def test_of_a_part_like_no_other_all_is_looked_at_that_its_own_kernels_fill(
+    division: tuple[Problem, list[Part]],
+) -> None:
+    """Only what is filled at the cheapest ends was: where values of the first parts are computed again later, for little by the bound
+    and for much in truth, rotary stacks lost a hundredth of their time."""
+    problem, found = division
+    start = rough(problem)
+    assert start is not None
+    answers = answered(Hosts(problem), found, {}, Meter(Effort(600.0, 100_000)), True, True)
+    count = Counter(id(answer.solved) for answer in answers)
+    states = [answer.solved.bounds.items()[-1][0][1] for answer in answers if answer.solved is not None]
+    nothing = replace(start, kernels=())
+    unused = search._unused(problem, answers, (states,), nothing)
+    looked_at = set[str]()
+    for answer in answers:
+        assert answer.solved is not None
+        if count[id(answer.solved)] == 1:
+            zero = answer.part.levels[0], (0,) * len(answer.part.made)
+            looked_at.update(answer.solved.filled(answer.buffers, zero, 0.0, ()))
+    assert len(looked_at) >= 5 and unused
+    assert unused.isdisjoint(looked_at)
+
+
+def test_an_attempt_ends_where_there_are_too_many_ways_to_do_without_what_is_made(
+    monkeypatch: pytest.MonkeyPatch, division: tuple[Problem, list[Part]]
+) -> None:
+    """All of them were looked at, for an attempt that had failed: a layer of diffusion took four seconds of that."""
+    problem, found = division
+    part = found[1]
+    (name,) = part.targets
+    scope = Scope(problem, part, True)
+    ways, full = within(scope, name, {})
+    assert not full and all(ways.values())
+    assert within(scope, name, {}, 5) == ({}, True)
+    monkeypatch.setattr(solved, "LABELS", 5)  # of all searches for ways
+    assert solved._within(scope, {}, False) == ({name: {}}, True)
+    assert solved._within(scope, {}, True) == ({name: ways}, False)  # no attempt follows
 
 
 @pytest.mark.parametrize("lone", [True, False])

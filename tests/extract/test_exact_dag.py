@@ -11,8 +11,9 @@ import pytest
 from dag_examples import brute_force, by_order, chain, random_dag
 
 from tinyc.extract.exact.dag import Dag, Node, components, cost_of, floor, greedy, taken, valid
+from tinyc.extract.exact.frontier import Frontier
 from tinyc.extract.exact.ilp import TOLERANCE, Limits, solve
-from tinyc.extract.exact.reduce import reduced
+from tinyc.extract.exact.reduce import possible, reduced
 
 SMALL = range(500)
 LARGE = range(10_000, 10_200)
@@ -65,6 +66,30 @@ def test_on_200_larger_problems_it_is_the_answer_of_another_solver(seeds: range,
         solved += 1
         better += found.cost < cost_of(dag, start) * (1 - TOLERANCE)
     assert solved >= len(seeds) // 2 and better >= 2, (solved, better)
+
+
+def test_a_problem_is_set_up_once_for_several_roots_and_limits() -> None:
+    """What is said of a limit is so, and what is not known is only where classes need each other or groups are paid."""
+    told = {True: 0, False: 0}
+    for seed in range(30_000, 30_080):
+        dag = random_dag(seed, 9)
+        frontier = Frontier(dag, possible(Dag(dag.classes, tuple(dag.classes), dag.groups)))
+        for root in dag.classes:
+            one = Dag(dag.classes, (*dag.roots, root), dag.groups)
+            best = brute_force(one)
+            if best is None:
+                assert frontier.search(one.roots, 10_000)[0] is None
+                continue
+            for most in (best * 0.999 - 1e-6, best * 1.001 + 1e-6):
+                solution, sure = frontier.search(one.roots, 10_000, most)
+                assert sure == frontier.able
+                if sure:
+                    assert (solution is not None) == (most >= best), seed
+                    told[solution is not None] += 1
+                if solution is not None:
+                    assert valid(one, solution) and cost_of(one, solution) == pytest.approx(best)
+            assert frontier.search(one.roots, 0) == (None, False)
+    assert min(told.values()) >= 50, told
 
 
 def test_what_is_left_out_beforehand_is_not_missed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tinyc.extract.exact.answers import Answer, answered
 from tinyc.extract.exact.cuts import Cut, cuts
 from tinyc.extract.exact.exact import assembled
 from tinyc.extract.exact.hosts import Hosts
+from tinyc.extract.exact.ilp import solve
 from tinyc.extract.exact.inside import INSIDE, Beneath, Kind, Levels, combined, holding_the_same
 from tinyc.extract.exact.meter import Meter
 from tinyc.extract.exact.once import Once, fewest, of_fields
@@ -152,6 +154,28 @@ def test_what_is_missing_is_not_free(solutions: list[tuple[Part, Solved]]) -> No
             if any(given) and not any(made):
                 missing += seconds > solved.bounds.solve(zero) * 1.01
     assert missing
+
+
+def test_buffers_are_near_that_some_cheap_solution_fills(solutions: list[tuple[Part, Solved]]) -> None:
+    """Held against a solution for each buffer, by itself."""
+    counts = [0, 0]
+    for part, solved in solutions:
+        bounds = solved.bounds
+        for ends, _ in bounds.items()[::7]:
+            least = bounds.solve(ends)
+            if math.isinf(least):
+                continue
+            for most in (least / 100, least / 20):
+                near = bounds.near(ends, most)
+                names = {name for name in part.buffers if name in bounds._costs.columns}
+                assert near <= names
+                for name in names:
+                    dag = bounds._form[ends].dag
+                    answer = solve(replace(dag, roots=(*dag.roots, name)))
+                    cheap = answer is not None and answer.bound <= least + most
+                    assert (name in near) == cheap, name
+                    counts[name in near] += 1
+    assert min(counts) >= 10, counts
 
 
 def test_a_level_says_where_values_are_computed(divided: tuple[Problem, list[Part]]) -> None:

@@ -134,6 +134,29 @@ def test_small_parts_are_put_together_with_their_neighbours(sizes: list[int], ke
     assert [cut.names[0] for cut in joined(between(sizes), sizes, 300)] == kept
 
 
+@pytest.mark.parametrize(
+    "sizes, kept",
+    [
+        (
+            [98, 649, 73, 204, 786, 204, 786, 98],
+            ["b2", "b3", "b4", "b5", "b6"],
+        ),  # the last is like the first by chance
+        (
+            [98, 849, 73, 204, 786, 204, 786, 204, 99],
+            ["b1", "b2", "b3", "b4", "b5", "b6", "b7"],
+        ),  # 1,020 are too many
+        ([1200, 73, 204, 786, 204, 786, 204], ["b0", "b1", "b2", "b3", "b4", "b5"]),
+        ([200, 200, 200, 99], ["b0", "b1", "b2"]),  # all layers are alike
+        ([97, 200, 210], ["b1"]),
+        ([300], []),
+    ],
+)
+def test_what_comes_before_equal_layers_is_put_together(sizes: list[int], kept: list[str]) -> None:
+    """A stack with rotary positions was 10 % from its bound: what its first parts make was computed again in those after, each time for
+    less than it takes."""
+    assert [cut.names[0] for cut in joined(between(sizes), sizes, 300, 1_000)] == kept
+
+
 def test_the_parts_of_a_transformer_are_those_that_were_counted() -> None:
     function, shapes = transformer(4, 32, 64)
     program = tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})
