@@ -46,13 +46,25 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Done:
-    """What came out of it. ``spent``: steps; ``plenty``: whether what is left of them made no difference; ``merging``: see
-    :class:`~tinyc.extract.exact.meter.Meter`."""
+    """What came out of it. ``made``: the steps of each attempt; ``plenty``: whether what is left of them made no difference;
+    ``merging``: what it adds to that of :class:`~tinyc.extract.exact.meter.Meter`."""
 
     solved: Solved | None
-    spent: float = 0.0
+    made: tuple[float, ...] = ()
     plenty: bool = False
     merging: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def spent(self) -> float:
+        return sum(self.made)
+
+    def after(self, attempts: Sequence[Try], others: Sequence[Try]) -> _Done | None:
+        """The same if of the ``attempts`` only the last were to be made, which are the ``others``; None where that would come out
+        otherwise."""
+        skipped = len(attempts) - len(others)
+        if skipped < 0 or list(attempts[skipped:]) != list(others) or len(self.made) <= skipped:
+            return None
+        return replace(self, made=self.made[skipped:])
 
 
 def answered(
@@ -102,38 +114,53 @@ def _solutions(
     """Of each part in turn, as long as there is effort. The first shows how many buffers have to be taken as one, if any may be. Each of
     the others is as if it were the next, but that it has only the steps that those before it left: as long as these are plenty, it does
     not matter how many they are, and each is solved by itself. While the first attempt at the first part is made, other processes make
-    the next ones, and look at the other parts as if the second attempt finds all: that is kept if the first fails, and it does."""
+    the next ones, and look at the other parts as if the second attempt finds all: what would come out so in any case is kept."""
     if not asked or meter.limit:
         return []
 
-    def kernels(each: _Asked, meter: Meter, attempts: Sequence[Try] | None = None) -> Searched | None:
-        if attempts is None:
-            attempts = tries(each.part, meter, merges, each.lone)
+    def kernels(each: _Asked, meter: Meter, attempts: Sequence[Try]) -> Searched | None:
         return searched(hosts, each.part, meter, loosely, attempts)
+
+    def attempts_of(each: _Asked, meter: Meter) -> list[Try]:
+        return tries(each.part, meter, merges, each.lone)
 
     def solution(each: _Asked, found: Searched | None, meter: Meter) -> Solved | None:
         return None if found is None else solved(found, each.keys, each.buffers, meter)
 
-    def alone(each: _Asked, own: Meter, attempts: Sequence[Try] | None = None) -> _Done:
-        before = own.steps
-        found = solution(each, kernels(each, own, attempts), own)
-        return _Done(found, before - own.steps, _plenty(own), own.merging)
+    def alone(each: _Asked, own: Meter, attempts: Sequence[Try]) -> _Done:
+        made: list[float] = []
+        found: Searched | None = None
+        for attempt in attempts:
+            before = own.steps
+            found = kernels(each, own, [attempt])
+            made.append(before - own.steps)
+            if found is not None or own.limit:
+                break
+        number = len(each.part.buffers)
+        merging = {number: own.merging[number]} if number in own.merging else {}
+        return _Done(solution(each, found, own), tuple(made), _plenty(own), merging)
 
     def apart(each: _Asked) -> _Done:
-        return _Done(None) if wrong else alone(each, aside.copy())
+        own = aside.copy()
+        return _Done(None) if wrong else alone(each, own, attempts_of(each, own))
 
     def ahead(attempts: Sequence[Try]) -> _Done:
         found = alone(first, meter.copy(), attempts)
-        if found.merging != aside.merging:
+        if len(found.made) > 1:
             wrong.append(found)
         return found
+
+    def right(number: int) -> _Done | None:
+        """What would come out now that is known how many buffers have to be taken as one."""
+        each = asked[number]
+        return done[number].after(attempts_of(each, aside), attempts_of(each, meter))
 
     first, start, done = asked[0], None, dict[int, _Done]()
     # the longest first, so that all end together
     order = sorted(range(int(merges), len(asked)), key=lambda number: -_length(asked[number]))
     aside, jobs, wrong = meter.copy(), dict[int, Callable[[], _Done]](), list[_Done]()
     if merges:
-        attempt, *later = tries(first.part, meter, merges, first.lone)
+        attempt, *later = attempts_of(first, meter)
         if later and meter.lanes > 1 and _plenty(meter):
             aside.merging[len(first.part.buffers)] = later[0].way
             jobs[0] = partial(ahead, later)
@@ -145,16 +172,17 @@ def _solutions(
                 if jobs and _counts(done[0], meter):
                     meter.steps -= done[0].spent
                     meter.merging |= done[0].merging
-                    done = done if meter.merging == aside.merging else {0: done[0]}
+                    kept = ((number, right(number)) for number in order)
+                    done = {0: done[0]} | {number: known for number, known in kept if known is not None}
                 else:
                     start, done = kernels(first, meter, later), {}
     merging, shown, aside = meter.merging, dict(meter.merging), meter.copy()
     wrong.clear()
-    if meter.lanes > 1 and _plenty(meter) and len(done) < 2:
+    if meter.lanes > 1 and _plenty(meter) and len(done) < len(asked):
         jobs = {}
         if merges and not done:
             jobs[0] = lambda: _Done(solution(first, start, meter))
-        jobs |= {number: partial(apart, asked[number]) for number in order}
+        jobs |= {number: partial(apart, asked[number]) for number in order if number not in done}
         done |= dict(zip(jobs, in_lanes(list(jobs.values()), meter.lanes), strict=True))
     found: list[Solved | None] = []
     for number, each in enumerate(asked):
@@ -166,10 +194,10 @@ def _solutions(
         if number in done and _counts(done[number], meter):
             meter.steps -= done[number].spent
             found.append(done[number].solved)
-            merging |= done[number].merging
+            merging |= {**shown, **done[number].merging}
         else:
             meter.merging = dict(shown)
-            found.append(solution(each, kernels(each, meter), meter))
+            found.append(solution(each, kernels(each, meter, attempts_of(each, meter)), meter))
             merging |= meter.merging
     meter.merging = merging
     return found

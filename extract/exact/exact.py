@@ -61,9 +61,12 @@ NEAR = 0.5
 SHARE = 0.03
 """The same as a share of what the part costs, if that is less: of small layers, much costs about as much."""
 
-LAUNCHED = 2 / 3
+LAUNCHED = 3 / 5
 """The share of a program's time that its launches take from which on its kernels compute again what they could read: it is looked
 at with more levels from the start."""
+
+AGAIN = 2 / 3
+"""The same of a search for kernels, of which no bound is asked."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def _searched(
     enough = CLOSE if large else TOLERANCE
     guide = regular(problem, start) if large and plain is None else start
     launched = len(guide.kernels) * problem.model.hardware.launch
-    further = large and launched > LAUNCHED * guide.seconds
+    further = large and launched > (LAUNCHED if plain is None else AGAIN) * guide.seconds
     if guide.seconds < best.seconds:
         best = guide
     hosts = Hosts(problem)
@@ -110,7 +113,9 @@ def _searched(
     at = _cuts(problem, guide, plain) if large else []
     # what adds two products beside each other, or one that is normalised, is never close without
     names = [name for cut in at for name in cut.names]
-    further = further or (loosely and (adds_several(problem, names) or adds_normalised(problem, names)))
+    further = further or (
+        loosely and plain is None and (adds_several(problem, names) or adds_normalised(problem, names))
+    )
     while True:
         division, at = parts(problem, at, loosely, further, shared.tables, LARGE)
         if hasty and any(len(part.options) > LARGE for part in division):
@@ -132,7 +137,7 @@ def _searched(
                 best = choice
         if meter.limit or bound >= best.seconds * (1 - enough) or plain is not None:
             break
-        kept = _kept(at, answers, _lost(answers, states), best.seconds - bound)
+        kept = _kept(at, answers, _lost(answers, states), best.seconds - bound, CLOSE * best.seconds)
         if len(kept) < len(at):
             at = kept
         elif loosely and not further and all(len(part.options) <= LARGE for part in division):
@@ -286,9 +291,12 @@ def _lost(answers: Sequence[Answer], states: Sequence[Levels]) -> list[float]:
     return lost[1:]
 
 
-def _kept(at: Sequence[Cut], answers: Sequence[Answer], losses: Sequence[float], gap: float) -> list[Cut]:
+def _kept(
+    at: Sequence[Cut], answers: Sequence[Answer], losses: Sequence[float], gap: float, enough: float
+) -> list[Cut]:
     """The cuts without those that are loose, as far as the parts are not too large then: those at which most is lost first,
-    and such as are equal together, so that equal layers stay equal. What is lost by the others is little of the ``gap``."""
+    and such as are equal together, so that equal layers stay equal. What is lost by the others is little of the ``gap``. All of
+    them where without these more than ``enough`` would be left of it."""
     sizes = [len(each.part.options) for each in answers]
     kept = set(range(len(at)))
     kinds: dict[tuple[float, ...], list[int]] = {}
@@ -297,13 +305,14 @@ def _kept(at: Sequence[Cut], answers: Sequence[Answer], losses: Sequence[float],
         if loss > 0:
             kinds.setdefault(cut.prices, []).append(number)
             lost[cut.prices] = loss + lost.get(cut.prices, 0.0)
+    won = 0.0
     for prices in sorted(kinds, key=lambda prices: (-lost[prices], prices)):
         fewer = kept - set(kinds[prices])
         ends = [-1, *sorted(fewer), len(at)]
         small = all(sum(sizes[a + 1 : b + 1]) <= TOGETHER for a, b in itertools.pairwise(ends) if b - a > 1)
         if small and lost[prices] >= gap / 10:
-            kept = fewer
-    return [at[number] for number in sorted(kept)]
+            kept, won = fewer, won + lost[prices]
+    return [at[number] for number in sorted(kept)] if gap - won <= enough else list(at)
 
 
 def _supplied(problem: Problem, choice: Choice, names: Collection[str]) -> dict[str, Kernel]:

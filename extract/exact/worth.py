@@ -21,7 +21,9 @@ class Worth:
         }
         self.price = dict(zip(scope.part.given, scope.part.prices, strict=True))
         self.price |= dict.fromkeys(scope.part.common, 0.0)
-        self.ways: dict[str, list[tuple[int, float]]] = {}
+        self.ways: dict[
+            str, list[tuple[float, list[tuple[int, str]]]]
+        ] = {}  # what each needs, the cheapest first
         self.reach: dict[str, int] = {}
         # with what is shared counted once: of each buffer that is filled, its cost
         self.closures = {name: {name: price} for name, price in self.price.items()}
@@ -29,15 +31,17 @@ class Worth:
 
     def add(self, name: str, columns_: Columns) -> None:
         """Buffers are added after those that they read."""
-        self.ways[name] = [(column.reads, column.seconds) for column in columns_.found[:WAYS]]
+        self.ways[name] = [
+            (column.seconds, [(bit, self.names[bit]) for bit in bits(column.reads)])
+            for column in columns_.found[:WAYS]
+        ]
         reach = 0
-        for reads, _ in self.ways[name]:
-            reach |= reads
-            for bit in bits(reads):
-                reach |= self.reach.get(self.names[bit], 0)
+        for _, needs in self.ways[name]:
+            for bit, other in needs:
+                reach |= bit | self.reach.get(other, 0)
         self.reach[name] = reach
-        for reads, seconds in self.ways[name]:
-            names = [self.names[bit] for bit in bits(reads)]
+        for seconds, needs in self.ways[name]:
+            names = [other for _, other in needs]
             if all(other in self.closures for other in names):
                 closure = {name: seconds}
                 for other in names:
@@ -62,13 +66,16 @@ class Worth:
         known = self.known.setdefault(name, {})
         given &= self.reach[name]
         if given not in known:
-            known[given] = min(
-                (
-                    seconds + sum(self.cost(self.names[bit], given) for bit in bits(reads & ~given))
-                    for reads, seconds in self.ways[name]
-                ),
-                default=float("inf"),
-            )
-            if name in self.closures:
-                known[given] = min(known[given], sum(self.closures[name].values()))
+            least = sum(self.closures[name].values()) if name in self.closures else float("inf")
+            for seconds, needs in self.ways[name]:
+                if seconds >= least:
+                    break
+                filling = 0.0
+                for bit, other in needs:
+                    if not bit & given:
+                        filling += self.cost(other, given)
+                        if seconds + filling >= least:
+                            break
+                least = min(least, seconds + filling)
+            known[given] = least
         return known[given]

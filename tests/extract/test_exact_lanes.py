@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -249,7 +250,7 @@ PROGRAMS = {
     "rotary": lambda: others.stack(
         others.rotary, 3, 1, 32, 64, 4
     ),  # parts that are taken as one, and searched again
-    "beside": lambda: others.stack(others.beside, 3, 1, 64, 128, 4),
+    "beside": lambda: others.stack(others.beside, 4, 1, 64, 128, 4),
 }
 
 
@@ -306,6 +307,22 @@ def test_while_the_first_attempt_fails_the_next_is_made(whole: int, monkeypatch:
     assert together[0] == [[0]]
     assert alone[0] == silent_[0] == [[0], [1, 2]]
     assert alone[1:] == together[1:] == silent_[1:]
+
+
+def test_what_was_found_by_an_attempt_that_is_made_anyway_is_kept() -> None:
+    """All that was looked at as if fewer buffers were taken as one was looked at again."""
+    one, two, last = (
+        solved.Try(way, most, most, True) for way, most in ((0, 10.0), (1, 20.0), (2, math.inf))
+    )
+    found = answers._Done(None, (10.0, 7.0), True, {5: 1})
+    assert found.spent == 17.0
+    assert found.after([one, two, last], [one, two, last]) == found
+    after = found.after([one, two, last], [two, last])
+    assert after == replace(found, made=(7.0,)) and after.spent == 7.0
+    assert found.after([one, two, last], [last]) is None  # the second has found it: it would not be made
+    assert found.after([two, last], [one, two, last]) is None
+    assert found.after([one, last], [two]) is None
+    assert answers._Done(None).after([one], [one]) is None  # nothing was made
 
 
 @linux

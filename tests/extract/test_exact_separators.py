@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -155,6 +157,18 @@ def test_what_comes_before_equal_layers_is_put_together(sizes: list[int], kept: 
     """A stack with rotary positions was 10 % from its bound: what its first parts make was computed again in those after, each time for
     less than it takes."""
     assert [cut.names[0] for cut in joined(between(sizes), sizes, 300, 1_000)] == kept
+
+
+@pytest.mark.parametrize(
+    ("gap", "enough", "kept"), [(2.0, 1.0, ["b1"]), (2.0, 0.4, ["b0", "b1"]), (30.0, 1.0, ["b0", "b1"])]
+)
+def test_cuts_are_done_without_where_that_may_be_enough(gap: float, enough: float, kept: list[str]) -> None:
+    """An encoder and a decoder were searched twice more for a gap of 6.9 % instead of 7.0 %."""
+    part = SimpleNamespace(options=range(100))
+    answers = [SimpleNamespace(part=part)] * 3
+    at = [replace(cut, prices=(float(number),)) for number, cut in enumerate(between([100] * 3))]
+    found = exact._kept(at, answers, [1.5, 0.0], gap, enough)  # type: ignore[arg-type]
+    assert [cut.names[0] for cut in found] == kept
 
 
 def test_the_parts_of_a_transformer_are_those_that_were_counted() -> None:
