@@ -28,6 +28,11 @@ LONG = 1 / 4
 decoder read."""
 
 
+FIRST = 1 / 4
+"""The share of a program's options that what is put together before its equal layers is of at most: a large part is looked at less
+closely."""
+
+
 @dataclass(frozen=True)
 class Cut:
     """``names``: buffers that are all that later kernels read of earlier ones. ``prices``: about what it takes to fill each, and
@@ -129,10 +134,11 @@ def joined(at: Sequence[Cut], sizes: Sequence[int], most: int, first: int = 0) -
             else:
                 together.append((numbers, each))
         groups = together
-    return [at[parts[0] - 1] for parts, _ in groups[_leading([size for _, size in groups], first) :]]
+    leading = _leading([size for _, size in groups], min(first, FIRST * sum(sizes)))
+    return [at[parts[0] - 1] for parts, _ in groups[leading:]]
 
 
-def _leading(sizes: Sequence[int], most: int) -> int:
+def _leading(sizes: Sequence[int], most: float) -> int:
     """How many of the first parts are taken as one: those that are like none but perhaps the last, which makes the outputs."""
     count = Counter(sizes[:-1])
     single = itertools.takewhile(lambda size: count[size] == 1, sizes[:-1])

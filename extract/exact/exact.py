@@ -65,9 +65,6 @@ LAUNCHED = 3 / 5
 """The share of a program's time that its launches take from which on its kernels compute again what they could read: it is looked
 at with more levels from the start."""
 
-AGAIN = 2 / 3
-"""The same of a search for kernels, of which no bound is asked."""
-
 
 @dataclass(frozen=True)
 class _Known:
@@ -105,7 +102,7 @@ def _searched(
     enough = CLOSE if large else TOLERANCE
     guide = regular(problem, start) if large and plain is None else start
     launched = len(guide.kernels) * problem.model.hardware.launch
-    further = large and launched > (LAUNCHED if plain is None else AGAIN) * guide.seconds
+    further = large and launched > LAUNCHED * guide.seconds
     if guide.seconds < best.seconds:
         best = guide
     hosts = Hosts(problem)
