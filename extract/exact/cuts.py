@@ -27,7 +27,6 @@ LONG = 1 / 4
 """What of a program's kernels a buffer is kept for at least that is carried past cuts: what an encoder makes, which all layers of a
 decoder read."""
 
-
 FIRST = 1 / 4
 """The share of a program's options that what is put together before its equal layers is of at most: a large part is looked at less
 closely."""
