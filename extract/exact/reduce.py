@@ -78,7 +78,7 @@ def _undominated(nodes: Sequence[Node], able: Sequence[int]) -> list[int]:
             bit.setdefault(need, 1 << len(bit))
     needs = {number: sum(bit[need] for need in nodes[number].needs) for number in able}
     found: list[int] = []
-    # of those that no group has and of each group, there may be thousands: sets of bits
+    # by group, what is needed, as sets of bits: there may be thousands
     known: dict[str | None, list[int]] = {None: []}
     for number in sorted(able, key=lambda number: (nodes[number].cost, needs[number].bit_count(), number)):
         own, group = needs[number], nodes[number].group

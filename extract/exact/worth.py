@@ -21,9 +21,8 @@ class Worth:
         }
         self.price = dict(zip(scope.part.given, scope.part.prices, strict=True))
         self.price |= dict.fromkeys(scope.part.common, 0.0)
-        self.ways: dict[
-            str, list[tuple[float, list[tuple[int, str]]]]
-        ] = {}  # what each needs, the cheapest first
+        # what each costs and needs, the cheapest first
+        self.ways: dict[str, list[tuple[float, list[tuple[int, str]]]]] = {}
         self.reach: dict[str, int] = {}
         # with what is shared counted once: of each buffer that is filled, its cost
         self.closures = {name: {name: price} for name, price in self.price.items()}
