@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,7 +10,7 @@ from tinyc.ir.folds import Fold
 
 from ..choice import LOOPED, How, Key, Row
 from ..cost.schedule import Schedule
-from ..folds import in_common
+from ..folds import folds, in_common, sum_points
 from ..view import Item, axis_id
 from .inside import INSIDE
 
@@ -87,9 +88,23 @@ class Case(NamedTuple):
 PRODUCTS = ("alone", "beside", "rows")
 """Kinds of kernels with a contraction that is tiled."""
 
+WIDTHS = (0, 1, 2, 4)
+"""Bytes of the widest element that a kernel may access along its last axis, beside those that it writes."""
+
 LOOPS = Case("loops", "loops")
 STREAMS = Case("stream", "walked")
 SCAN = Case("scan", "scanned")
+
+
+class Loops(NamedTuple):
+    """What decides how loops over ``shape`` run. ``points``: of the shortest sum whose threads may be shared, 0 if there is none;
+    ``widest``: bytes of an element that is read along the last axis, at most; ``more``: whether there may be shorter sums beneath what is
+    given."""
+
+    shape: tuple[int, ...]
+    points: int
+    widest: int
+    more: bool
 
 
 class Cases:
@@ -99,6 +114,7 @@ class Cases:
         self.scope, self.problem = scope, scope.problem
         self._below: dict[Key, list[Key]] = {}
         self._known: dict[tuple[Key, Case, tuple[int, ...], int], list[Schedule]] = {}
+        self._looped: dict[tuple[Loops, int], list[Schedule]] = {}
 
     def streams(self, root: Key) -> bool:
         """Whether a kernel from ``root`` may hold a Stream."""
@@ -134,24 +150,47 @@ class Cases:
         options = [(key, option.item) for key in self.beneath(root) for option in self.scope.options[key]]
         inside = any(item is INSIDE for _, item in options)
         common = inside or in_common(self.problem.view, options, shape)
-        running, folds = self.problem.running, self._folds(root, shape)
-        widths = {1, 2, 4} if inside else {running.along(key, item, shape) for key, item in options}
+        running = self.problem.running
+        widths = WIDTHS if inside else {running.along(key, item, shape) for key, item in options}
+        beneath = None if self._anywhere(options, shape) else self.beneath(root)
+        return self._ways(shape, size, self.problem.folds(shape, beneath), common, {*widths, 0})
+
+    def loops_of(self, shape: tuple[int, ...], items: Mapping[Key, Item]) -> Loops:
+        """What is known of how loops over ``shape`` run that hold ``items``, beside what they compute of what is given."""
+        view, running = self.problem.view, self.problem.running
+        sums = [sum_points(view, key, item) for key, item in items.items() if folds(view, key, item, shape)]
+        widest = max((running.along(key, item, shape) for key, item in items.items()), default=0)
+        return Loops(shape, min(sums, default=0), widest, self._anywhere(items.items(), shape))
+
+    def looped(self, known: Loops, size: int) -> list[Schedule]:
+        """In what ways such loops may run. ``size``: as in :meth:`runs`."""
+        if (known, size) not in self._looped:
+            shape, points, widest, more = known
+            shared = [
+                each
+                for each in (self.problem.folds(shape) if more else ())
+                if not points or each.points < points
+            ]
+            shared += [Fold(points, "", along) for along in (True, False) if points]
+            widths = {max(widest, each) for each in WIDTHS}
+            self._looped[known, size] = self._ways(shape, size, tuple(shared), True, widths)
+        return self._looped[known, size]
+
+    def _ways(
+        self, shape: tuple[int, ...], size: int, shared: tuple[Fold, ...], common: bool, widths: Iterable[int]
+    ) -> list[Schedule]:
         found: dict[Schedule, None] = {}
-        for widest in sorted({max(size, each) for each in widths | {size}}):
-            found |= dict.fromkeys(run for run, _ in running.ways(shape, size, folds, common, widest))
+        for widest in sorted({max(size, each) for each in widths}):
+            ways = self.problem.running.ways(shape, size, shared, common, widest)
+            found |= dict.fromkeys(run for run, _ in ways)
         return list(found)
 
-    def _folds(self, root: Key, shape: tuple[int, ...]) -> tuple[Fold, ...]:
-        """The sums that threads may share in a kernel from ``root``."""
-        beneath = self.beneath(root)
-        # what is made of a value depends on no other output axes than the value
+    def _anywhere(self, items: Iterable[tuple[Key, Item]], shape: Sequence[int]) -> bool:
+        """Whether there may be a sum beneath what is given whose threads may be shared: what is made of a value depends on no other
+        output axes than the value."""
         last = sum(size > 1 for size in shape) - 1
-        anywhere = any(
-            option.item is INSIDE and (last < 0 or last in map(axis_id, self.problem.view.free[key[0]]))
-            for key in beneath
-            for option in self.scope.options[key]
-        )
-        return self.problem.folds(shape, None if anywhere else beneath)
+        free = self.problem.view.free
+        return any(item is INSIDE and (last < 0 or last in map(axis_id, free[key[0]])) for key, item in items)
 
     def beneath(self, root: Key) -> list[Key]:
         """The values that there may be in a kernel from ``root``."""

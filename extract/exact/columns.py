@@ -19,7 +19,7 @@ from ..cost.model import Work
 from ..cost.schedule import Schedule
 from ..pricing import priced
 from ..view import Buffer, Item, Way, is_rounded
-from .cases import SCAN, STREAMS, Case, Held
+from .cases import LOOPS, SCAN, STREAMS, Case, Held, Loops
 from .covers import Cover, least
 from .floors import Floor
 from .labels import COMPARED, Label, Labels, State
@@ -135,6 +135,7 @@ class Search:
         runs = scope.cases.runs(root, case, shape, size) if shape is not None and root is not None else []
         axes = axes if root is None else scope.problem.view.free[root[0]]
         self.floors = Floor(scope, case, runs, beside if filled else None, axes)
+        self.narrower: dict[Loops, Floor] = {}
         self.ahead: dict[Open, list[tuple[Cover, float]]] = {}
         self.least = float("inf")
         self.full = False
@@ -218,10 +219,19 @@ class Search:
 
     def costs(self, way: Way, label: Label, held: Held) -> tuple[float, ...]:
         """What a whole kernel costs, for each of the scope's levels."""
-        levels = self.scope.levels
-        if label.reads & self.scope.inside:  # how a kernel runs that goes on in another part is not known
-            return self.floors.by_levels(label.work, label.reads, held)
-        return (self.seconds(way, label, held),) * len(levels)
+        if label.reads & self.scope.inside:
+            return self._floors(label).by_levels(label.work, label.reads, held)
+        return (self.seconds(way, label, held),) * len(self.scope.levels)
+
+    def _floors(self, label: Label) -> Floor:
+        """Bounds of a kernel that goes on in an earlier part: how it runs is not known, but more than of those from its root."""
+        if self.case not in (LOOPS, STREAMS) or self.shape is None or not self.floors.runs:
+            return self.floors
+        known = self.scope.cases.loops_of(self.shape, label.items())
+        if known not in self.narrower:
+            runs = self.scope.cases.looped(known, self.size)
+            self.narrower[known] = Floor(self.scope, self.case, runs, self.floors.written, self.floors.axes)
+        return self.narrower[known]
 
     def seconds(self, way: Way, label: Label, held: Held) -> float:
         """What a kernel costs that lies in this part alone."""

@@ -33,7 +33,7 @@ from .inside import Levels
 from .meter import Meter
 from .parts import parts, sizes
 from .proof import Effort, Proof, unproven
-from .regular import regular, separated
+from .regular import before_norms, regular, separated
 from .relaxed import relaxed
 from .rounded import Picked, rounded
 from .solved import Solved, made_levels
@@ -103,6 +103,8 @@ def _searched(
     guide = regular(problem, start) if large and plain is None else start
     launched = len(guide.kernels) * problem.model.hardware.launch
     further = large and launched > LAUNCHED * guide.seconds
+    if further and plain is None and _looped(guide):
+        guide = min(guide, before_norms(problem) or guide, key=lambda each: each.seconds)
     if guide.seconds < best.seconds:
         best = guide
     hosts = Hosts(problem)
@@ -162,6 +164,15 @@ def _searched(
     return best, proof
 
 
+def _looped(choice: Choice) -> bool:
+    """Whether most of its kernels tile no product: they compute again a norm that they read, where a launch costs more."""
+    tiled = sum(
+        bool(work.flops or work.vector_flops or work.tf32_flops)
+        for work in (kernel.work for kernel in choice.kernels)
+    )
+    return 2 * tiled < len(choice.kernels)
+
+
 def _cuts(problem: Problem, guide: Choice, plain: Sequence[Cut] | None) -> list[Cut]:
     """Where a program is cut by a guide; or between all its layers, where that leaves large parts, though its kernels compute again what
     lies there; or beside what is kept for long. Small parts are put together. ``plain``: see :func:`_searched`."""
@@ -176,7 +187,7 @@ def _cuts(problem: Problem, guide: Choice, plain: Sequence[Cut] | None) -> list[
                 at, counts = others, sized
             if max(counts) <= LARGE:
                 break
-    return joined(at, counts, TOGETHER, LARGE)
+    return joined(at, counts, TOGETHER, LARGE if plain is None else 0)
 
 
 def _path(answers: Sequence[Answer], apart: bool = False) -> tuple[float, list[Levels]]:

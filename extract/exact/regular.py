@@ -9,7 +9,7 @@ from ..mates import at_ends, last, mates
 from ..pricing import priced
 from ..problem import Problem
 from ..relaxation import Pass
-from .separators import separators
+from .separators import norms, separators
 
 SEPARATED = 1.1
 """What a choice costs at most, as often as another, with which a program is cut in more places instead."""
@@ -32,6 +32,23 @@ def regular(problem: Problem, choice: Choice) -> Choice:
     best = min(guides, key=lambda guide: guide.seconds)
     apart = separated(problem, best, mate)
     return best if apart is None or apart.seconds > SEPARATED * best.seconds else apart
+
+
+def before_norms(problem: Problem) -> Choice | None:
+    """A choice that stores what is normalised between layers, and not its norm, which all that read it compute; None where there is
+    no such norm. As for :func:`regular`, with layers that read alike."""
+    view, within = problem.view, norms(problem)
+    names = {
+        name
+        for name, buffer in view.buffers.items()
+        if not within.isdisjoint(view.origin(way.root) for way in buffer.ways)
+    }
+    names -= {*view.graph.outputs}
+    if not names:
+        return None
+    bare = problem.leaving_out(lambda key, item: item.head == "Read" and item.payload[0] in names)
+    filled = Pass(bare).filled()
+    return None if filled is None else lasts(bare, mates(bare), filled)
 
 
 def separated(problem: Problem, choice: Choice, mate: Mapping[str, str]) -> Choice | None:

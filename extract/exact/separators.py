@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..choice import REDUCING
+from ..cost.model import points
 from ..problem import Problem
 from .values import ROOT, Graph, graph_of, reached
 
@@ -43,6 +44,24 @@ def separators(problem: Problem) -> list[str]:
         and after not in reducing
         and name in reached(graph, after, reducing)
     ]
+
+
+def norms(problem: Problem) -> frozenset[str]:
+    """What lies from separators down to others that they are norms of, by origin, the latter not among it: no value on the way has more
+    points than what is normalised, as there are of a product."""
+    graph, view, most = graph_of(problem), problem.view, dict[str, float]()
+    for key in problem.options:
+        name = view.origin(key[0])
+        most[name] = max(points(view.free[key[0]]), most.get(name, 0.0))
+    between = (
+        (before, _between(graph, after, before)) for before, after in itertools.pairwise(separators(problem))
+    )
+    return frozenset(
+        each
+        for before, names in between
+        if all(most.get(name, 0.0) <= most[before] for name in names)
+        for each in names
+    )
 
 
 def _order(graph: Graph) -> list[str]:
