@@ -48,20 +48,16 @@ def separators(problem: Problem) -> list[str]:
 
 def norms(problem: Problem) -> frozenset[str]:
     """What lies from separators down to others that they are norms of, by origin, the latter not among it: no value on the way has more
-    points than what is normalised, as there are of a product."""
+    points than what is normalised, as there are of a product. Nothing, unless most separators are so, since layers end with norms."""
     graph, view, most = graph_of(problem), problem.view, dict[str, float]()
     for key in problem.options:
         name = view.origin(key[0])
         most[name] = max(points(view.free[key[0]]), most.get(name, 0.0))
-    between = (
+    pairs = [
         (before, _between(graph, after, before)) for before, after in itertools.pairwise(separators(problem))
-    )
-    return frozenset(
-        each
-        for before, names in between
-        if all(most.get(name, 0.0) <= most[before] for name in names)
-        for each in names
-    )
+    ]
+    within = [names for before, names in pairs if all(most.get(name, 0.0) <= most[before] for name in names)]
+    return frozenset[str]().union(*within) if 2 * len(within) > len(pairs) else frozenset()
 
 
 def _order(graph: Graph) -> list[str]:
