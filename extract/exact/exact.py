@@ -61,6 +61,9 @@ NEAR = 0.5
 SHARE = 0.03
 """The same as a share of what the part costs, if that is less: of small layers, much costs about as much."""
 
+RUNS = (1, 2)
+"""Of a path along which kernels are looked for: cuts in a row at most at which not all is filled."""
+
 LAUNCHED = 3 / 5
 """The share of a program's time that its launches take from which on its kernels compute again what they could read: it is looked
 at with more levels from the start."""
@@ -124,7 +127,7 @@ def _searched(
         bound = max(bound, least)
         found = [each.solved for each in answers if each.solved is not None]
         limit = meter.limit or next((answer.limit for answer in found if answer.limit), "")
-        paths = (states, _path(answers, apart=True)[1]) if large else ()
+        paths = (states, *(_path(answers, most)[1] for most in RUNS)) if large else ()
         if any(each.merged for each in found) and bound < best.seconds * (1 - enough):
             others = _unused(problem, answers, paths, best)
             best, _ = _searched(without(problem, others), best, meter, hasty, shared, plain=at)
@@ -190,14 +193,14 @@ def _cuts(problem: Problem, guide: Choice, plain: Sequence[Cut] | None) -> list[
     return joined(at, counts, TOGETHER, LARGE if plain is None else 0)
 
 
-def _path(answers: Sequence[Answer], apart: bool = False) -> tuple[float, list[Levels]]:
-    """What the parts cost at least together, and what is filled at each cut where that is attained. ``apart``: of two cuts one
-    after the other, all is filled at one at least.
+def _path(answers: Sequence[Answer], most: float = float("inf")) -> tuple[float, list[Levels]]:
+    """What the parts cost at least together, and what is filled at each cut where that is attained. ``most``: cuts one after the other
+    at which not all is filled.
 
     Whatever the whole program does, at each cut it fills some of the buffers, and each part does at least what that takes. Only
     what is on a path that may be the cheapest is worked out."""
     while True:
-        total, states = _cheapest(answers, apart)
+        total, states = _cheapest(answers, most)
         ends = zip([(), *states], states, strict=False)
         pairs = [(each.solved.bounds, at) for each, at in zip(answers, ends, strict=True) if each.solved]
         unknown = [(bounds, at) for bounds, at in pairs if not bounds.known(at)]
@@ -207,16 +210,23 @@ def _path(answers: Sequence[Answer], apart: bool = False) -> tuple[float, list[L
             bounds.solve(at)
 
 
-def _cheapest(answers: Sequence[Answer], apart: bool) -> tuple[float, list[Levels]]:
+def _cheapest(answers: Sequence[Answer], most: float) -> tuple[float, list[Levels]]:
     """The same, of what is known so far."""
-    least: dict[Levels, tuple[float, list[Levels]]] = {(): (0.0, [])}
+    # by what is filled at the last cut, and how many there are in a row at which not all is
+    least: dict[tuple[Levels, int], tuple[float, list[Levels]]] = {((), 0): (0.0, [])}
     for each in answers:
-        found: dict[Levels, tuple[float, list[Levels]]] = {}
-        for (before, after), seconds in _steps(each, least):
-            if before in least and not (apart and any(before) and any(after)):
-                total, passed = least[before]
-                if after not in found or total + seconds < found[after][0]:
-                    found[after] = total + seconds, [*passed, after]
+        found: dict[tuple[Levels, int], tuple[float, list[Levels]]] = {}
+        before_: dict[Levels, list[int]] = {}
+        for levels, run in least:
+            before_.setdefault(levels, []).append(run)
+        for (before, after), seconds in _steps(each, before_):
+            for run in before_.get(before, ()):
+                now = run + 1 if any(after) and most < float("inf") else 0
+                if now > most:
+                    continue
+                total, passed = least[before, run]
+                if (after, now) not in found or total + seconds < found[after, now][0]:
+                    found[after, now] = total + seconds, [*passed, after]
         least = found
     nothing = 0.0, [(0,) * len(each.part.made) for each in answers]
     return min(least.values(), key=lambda each: each[0], default=nothing)

@@ -152,10 +152,10 @@ def _apart(
     for key in keys:
         reads = (str(each.item.payload[0]) for each in problem.options[key] if each.item.head == "Read")
         found.setdefault(origin(key[0]), set()).update(set(reads).intersection(buffers))
-    told = {done[name] for name, names in found.items() if names and name in done}
+    nothing = frozenset[str]()
+    told = {done.get(name) or partial.get(name, nothing) for name, names in found.items() if names}
     if len(told) < 2:
         return [set[str]().union(*found.values())], {}
-    nothing = frozenset[str]()
     every = nothing.union(*told)
     beneath = _beneath(problem, keys, sorted(every, key=lambda name: -dear[name]) if len(every) > 1 else [])
     apart: dict[tuple[float, int], set[str]] = {}
