@@ -61,8 +61,8 @@ NEAR = 0.5
 SHARE = 0.03
 """The same as a share of what the part costs, if that is less: of small layers, much costs about as much."""
 
-RUNS = (1, 2)
-"""Of a path along which kernels are looked for: cuts in a row at most at which not all is filled."""
+RUN = 2
+"""Cuts one after the other at most at which not all is filled, along paths that are looked at where those with single ones are not enough."""
 
 LAUNCHED = 3 / 5
 """The share of a program's time that its launches take from which on its kernels compute again what they could read: it is looked
@@ -119,7 +119,7 @@ def _searched(
         loosely and plain is None and (adds_several(problem, names) or adds_normalised(problem, names))
     )
     while True:
-        division, at = parts(problem, at, loosely, further, shared.tables, LARGE)
+        division, at = parts(problem, at, loosely, further, further and _looped(guide), shared.tables, LARGE)
         if hasty and any(len(part.options) > LARGE for part in division):
             return start, unproven(problem, start)
         answers = answered(hosts, division, known, meter, loosely, further, loosely and plain is None)
@@ -127,16 +127,23 @@ def _searched(
         bound = max(bound, least)
         found = [each.solved for each in answers if each.solved is not None]
         limit = meter.limit or next((answer.limit for answer in found if answer.limit), "")
-        paths = (states, *(_path(answers, most)[1] for most in RUNS)) if large else ()
+        paths = (states, _path(answers, 1)[1]) if large else ()
         if any(each.merged for each in found) and bound < best.seconds * (1 - enough):
             others = _unused(problem, answers, paths, best)
             best, _ = _searched(without(problem, others), best, meter, hasty, shared, plain=at)
         own = {kernel.buffer.cls: kernel for kernel in best.kernels}
         more = _supplied(problem, best, {name for part in division for name in part.common})
-        for held in _choices(problem, answers, paths, loosely):
-            choice = assembled(problem, more | own | held)
-            if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
-                best = choice
+        choices: Iterable[dict[str, Kernel]] = itertools.chain(
+            [_agreed(problem, answers, loosely)], _along(problem, answers, paths)
+        )
+        for longer in (False, True):
+            for held in choices:
+                choice = assembled(problem, more | own | held)
+                if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
+                    best = choice
+            if longer or not large or bound >= best.seconds * (1 - enough):
+                break
+            choices = _along(problem, answers, [_path(answers, RUN)[1]])
         if meter.limit or bound >= best.seconds * (1 - enough) or plain is not None:
             break
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound, CLOSE * best.seconds)
@@ -232,16 +239,19 @@ def _cheapest(answers: Sequence[Answer], most: float) -> tuple[float, list[Level
     return min(least.values(), key=lambda each: each[0], default=nothing)
 
 
-def _choices(
-    problem: Problem, answers: Sequence[Answer], paths: Iterable[Sequence[Levels]], loosely: bool
-) -> Iterator[dict[str, Kernel]]:
-    """The kernels of the parts where all is filled at every cut; and those of the bounds along ``paths``."""
+def _agreed(problem: Problem, answers: Sequence[Answer], loosely: bool) -> dict[str, Kernel]:
+    """The kernels of the parts where all is filled at every cut."""
     kernels: dict[str, Kernel] = {}
     for each in answers:
         if each.solved is not None:
             kernels |= each.solved.kernels(problem, each.keys, each.buffers) or {}
-    held = stored(problem, kernels) if loosely else kernels
-    yield held or {}
+    return (stored(problem, kernels) if loosely else kernels) or {}
+
+
+def _along(
+    problem: Problem, answers: Sequence[Answer], paths: Iterable[Sequence[Levels]]
+) -> Iterator[dict[str, Kernel]]:
+    """The kernels of the bounds along each of ``paths``."""
     for states in paths:
         picked: list[Picked] = []
         for each, before, after in zip(answers, [(), *states], states, strict=False):

@@ -139,7 +139,7 @@ class Given:
         """Whether values of what is given may be computed as in these reads."""
         at = self.part.at(levels)
         return self._able(reads, levels) and all(
-            not outer or not reads & bit or not at[name] or self.part.known[name].kinds[at[name] - 1].outer
+            not reads & bit or not at[name] or self.part.known[name].kinds[at[name] - 1].at(outer)
             for (name, outer), bit in self.marks.items()
         )
 

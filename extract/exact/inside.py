@@ -8,7 +8,7 @@ anything beside reading them: whether those are filled makes levels of its own.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -30,14 +30,19 @@ Levels = tuple[int, ...]
 
 class Kind(NamedTuple):
     """How later parts do without a buffer. ``source``: which of :attr:`Beneath.sources` it is had from. ``outer``: some kernel
-    computes its values at its own output axes, and not within reductions only. ``deep``: some of what those kernels compute is charged
-    in an earlier part. ``lacking``: nor is what the part is given had with hardly any work, for kinds that tell: those in which hardly
+    computes its values at its own output axes; ``inner``: some does within reductions. ``deep``: some of what those kernels compute is
+    charged in an earlier part. ``lacking``: nor is what the part is given had with hardly any work, for kinds that tell: those in which hardly
     anything else is computed."""
 
     source: int
     outer: bool
+    inner: bool
     deep: bool
     lacking: bool = False
+
+    def at(self, outer: bool) -> bool:
+        """Whether some kernel computes its values there."""
+        return self.outer if outer else self.inner
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ class Beneath:
             return fewest(itertools.chain.from_iterable(every))
         kind = self.kinds[level - 1]
         once = self.lacking if kind.lacking else self.once
-        return once.get((kind.source, how, outer), ()) if outer <= kind.outer else ()
+        return once.get((kind.source, how, outer), ()) if kind.at(outer) else ()
 
 
 def beneath(
@@ -112,13 +117,15 @@ def beneath(
     same: Mapping[str, Collection[str]],
     given: Sequence[str],
     further: bool,
+    told: bool,
     known: Known,
     groups: Mapping[str, Beneath],
     unshared: Callable[[str], bool],
 ) -> Beneath:
     """What is beneath the values of ``name``. ``values``: of each origin. ``mates``: buffers that are as good. ``buffers``: that may
     be filled in the same part, which is given ``given``. ``same``: see :func:`holding_the_same`. ``further``: down to what the
-    sums beneath are computed from. ``known``: what was found of equal layers.
+    sums beneath are computed from. ``told``: with levels of their own for kernels that compute the values at their output axes alone,
+    where what they read may not be enough for others. ``known``: what was found of equal layers.
     ``groups``: the same of what earlier parts make. ``unshared``: whether no later part reads an input: a kernel of one
     may read it anyway."""
     view = problem.view
@@ -171,9 +178,12 @@ def beneath(
     able = frozenset[Key]().union(*(able_at[source, False] for source in range(len(sources))))
     places = {outside(view.free[key[0]]) for key in able} or {True}
     kinds = tuple(
-        Kind(source, outer, deep, lacks)
-        for source, outer, deep, lacks in itertools.product(
-            range(len(sources)), sorted(places, reverse=True), (True, False), (False, True)
+        Kind(source, *there, deep, lacks)
+        for source in range(len(sources))
+        for there, deep, lacks in itertools.product(
+            _uses(places, told and not sources[source].light),
+            (True, False),
+            (False, True),
         )
         if not lacks or (sources[source].light and once != lacking)
     )
@@ -181,6 +191,15 @@ def beneath(
     counted = frozenset(view.origin(key[0]) for key in keys)
     unread = _further(known, table_of(problem, frame), barred)
     return Beneath(name, partial, sources, kinds, once, lacking, able, able_at, walks, counted, light, unread)
+
+
+def _uses(places: Collection[bool], apart: bool) -> Iterator[tuple[bool, bool]]:
+    """Whether kernels compute a value at their output axes, and within reductions, of the ``places`` that there are: at one at least.
+    ``apart``: whether those that do at output axes alone are told apart."""
+    for outer, inner in ((True, False), (True, True), (False, True)):
+        able = (not outer or True in places) and (not inner or False in places)
+        if able and (apart or inner or False not in places):
+            yield outer, inner
 
 
 def _further(

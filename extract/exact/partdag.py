@@ -113,10 +113,11 @@ class PartDag:
             return [self.made[name]]
         unfilled = self.unfilled[name]
         return [
-            Node(unfilled.charge(way, level), (), self.names(way.reads)) for way in unfilled.at(level, given)
+            Node(unfilled.charge(way, level), (), self.names(way.reads | way.more))
+            for way in unfilled.at(level, given)
         ]
 
 
 def group_of(part: Part, name: str) -> Beneath:
     """How later parts may do without a buffer that is made."""
-    return part.groups.get(name, Beneath(name, kinds=(Kind(0, True, True), Kind(0, True, False))))
+    return part.groups.get(name, Beneath(name, kinds=(Kind(0, True, True, True), Kind(0, True, True, False))))

@@ -190,12 +190,13 @@ def parts(
     at: Sequence[Cut],
     loosely: bool = False,
     further: bool = False,
+    told: bool = False,
     known: Known | None = None,
     most: float = float("inf"),
 ) -> tuple[list[Part], list[Cut]]:
     """The program, first things first, in parts between the cuts ``at``, and those of them that could be used: cut ``n`` is
-    between the parts n and n + 1. ``further``: with more levels of what is made, see :func:`~tinyc.extract.exact.inside.beneath`;
-    ``known``: as there. ``most``: options of a part; if one has more, what parts share is carried past the cuts."""
+    between the parts n and n + 1. ``further``, ``told``: with more levels of what is made, see
+    :func:`~tinyc.extract.exact.inside.beneath`; ``known``: as there. ``most``: options of a part; if one has more, what parts share is carried past the cuts."""
     outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
     asked, mate = list(at), mates(problem) if loosely else {}
     at = asked
@@ -212,7 +213,7 @@ def parts(
                 at, most = carried, float("inf") if large else most
                 continue
             found = [
-                _between(program, before, after, outputs, mate, further)
+                _between(program, before, after, outputs, mate, further, told)
                 for before, after in itertools.pairwise(ends)
             ]
             bad = _bad(program, found)
@@ -253,12 +254,13 @@ def _between(
     outputs: tuple[str, ...],
     mate: Mapping[str, str],
     further: bool,
+    told: bool,
 ) -> Part:
     problem = program.problem
     valued = () if after.names == outputs else after.names
     part = _walk(program, before, after.names, valued)
     program.done(part)
-    carried = (name for name in after.carried if name in part.buffers and name not in program.groups)
+    carried = [name for name in after.carried if name in part.buffers and name not in program.groups]
     groups = {
         name: beneath(
             problem,
@@ -269,6 +271,7 @@ def _between(
             program.same,
             before.names,
             further,
+            told and len(valued) == 1,
             program.beneath,
             program.groups,
             program.unshared,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..choice import outside
@@ -20,6 +21,10 @@ CHEAP = 0.1
 """What is not charged where it is made, so that what it reads counts where it is used: in launches of a kernel, at most."""
 
 
+OTHERS = 4
+"""Sets of buffers at most that are read for a value at other axes."""
+
+
 class Within(NamedTuple):
     """``reads``: bit set of the buffers that must be filled for it; ``marks``: with what it computes of what is given.
     ``seconds``: what the kernel takes longer at least. ``base``, ``copy``: the product of which it keeps rows, with those that
@@ -33,6 +38,7 @@ class Within(NamedTuple):
     copy: object
     some: bool
     outer: bool
+    more: int = 0
 
 
 def within(
@@ -88,16 +94,30 @@ def best(ways: Iterable[Within]) -> list[Within]:
     ordered = sorted(ways, key=lambda way: (way.seconds, way.reads))
     kept: list[Within] = []
     # one set of both that it needs: there may be thousands of ways, each of them held against hundreds
-    width = max((way.reads.bit_length() for way in ordered), default=0)
+    width = max(((way.reads | way.more).bit_length() for way in ordered), default=0)
     known: list[int] = []
     for way in ordered:
-        needed = way.reads | way.marks << width
+        needed = way.reads | way.more | way.marks << width
         for other in known:
             if other & needed == other:
                 break
         else:
             known.append(needed)
             kept.append(way)
+    return kept
+
+
+def _common(masks: Collection[int]) -> list[int]:
+    """A few sets of which each of these holds one: without those that hold others, and the most alike made what they have in common."""
+    kept: list[int] = []
+    for mask in sorted(masks, key=lambda mask: (mask.bit_count(), mask)):
+        if not any(other & mask == other for other in kept):
+            kept.append(mask)
+    kept.sort()
+    while len(kept) > OTHERS:
+        apart = [(one ^ two).bit_count() for one, two in itertools.pairwise(kept)]
+        at = apart.index(min(apart))
+        kept[at : at + 2] = [kept[at] & kept[at + 1]]
     return kept
 
 
@@ -116,12 +136,15 @@ class Unfilled:
         self.partial = [sum({scope.bits[name] for name in names}) for names in group.partial]
         others = {scope.bits[name] for name in scope.bits if name not in scope.part.rooted}
         self.rooted = sum(set(scope.bits.values()) - others)
+        # a source of which kernels at their output axes are told apart from others
+        alone = {kind.source for kind in group.kinds if kind.outer and not kind.inner}
+        self.strict = [number in alone for number in range(len(group.sources))]
         known: dict[tuple[Within, ...], list[list[Within]]] = {}
         for each in ways.values():
             if tuple(each) not in known:
                 few = self._few(each)
-                there = {what: self._ways(few, *what) for what in {kind[:2] for kind in group.kinds}}
-                known[tuple(each)] = [there[kind[:2]] for kind in group.kinds]
+                there = {what: self._ways(few, *what) for what in {kind[:3] for kind in group.kinds}}
+                known[tuple(each)] = [there[kind[:3]] for kind in group.kinds]
         self.ways = {given: known[tuple(each)] for given, each in ways.items()}
 
     def at(self, level: int, given: Levels) -> list[Within]:
@@ -159,11 +182,16 @@ class Unfilled:
         """What :meth:`_fits` asks of a way."""
         return bool(way.reads & self.rooted), way.seconds <= self.cheap, way.some
 
-    def _ways(self, ways: Sequence[Within], number: int, outer: bool) -> list[Within]:
-        """Those from a source, at the kernel's output axes or not, as :meth:`_fits` tells them apart."""
+    def _ways(self, ways: Sequence[Within], number: int, outer: bool, inner: bool) -> list[Within]:
+        """Those from a source, where it is computed at the kernel's output axes, or within reductions, or both, as :meth:`_fits` tells
+        them apart."""
         source = self.group.sources[number]
         barred = sum(self.partial[other] for other in source.barred)
-        there = [way for way in ways if way.outer <= outer and (way.some or not way.reads & barred)]
+        there = [way for way in ways if way.some or not way.reads & barred]
+        if not (outer and inner):
+            there = [way for way in there if way.outer == outer]
+        elif self.strict[number]:
+            there = self._best(self._both(there))
         for place, numbers in enumerate(source.some):
             # some kernel reads some of it, not always the one that is charged: where nothing is, one that reads of the first
             some, own = sum(self.partial[number] for number in numbers), source.light and not place
@@ -174,6 +202,14 @@ class Unfilled:
                 for bit in ((0,) if way.reads & some else bits(some))
             )
         return there if source.some else self._best(there)
+
+    def _both(self, ways: Sequence[Within]) -> Iterator[Within]:
+        """Each of them with what is read for one at the other place."""
+        for outer in (True, False):
+            others = _common({way.reads for way in ways if way.outer != outer})
+            for way in ways if others else ():
+                if way.outer == outer:
+                    yield from (way._replace(more=reads) for reads in others)
 
     def _best(self, ways: Iterable[Within]) -> list[Within]:
         """The best of each kind."""

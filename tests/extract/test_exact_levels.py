@@ -184,7 +184,7 @@ def test_a_level_says_where_values_are_computed(divided: tuple[Problem, list[Par
         places = {outside(problem.view.free[key[0]]) for key in each.able}
         inner = [kind for kind in each.kinds if not kind.outer]
         assert bool(inner) == (False in places and True in places) or places == {False}
-        assert Kind(len(each.partial), True, True) in each.kinds or True not in places
+        assert Kind(len(each.partial), True, False in places, True) in each.kinds or True not in places
 
 
 def test_what_is_rooted_in_what_is_given_cannot_be_filled_without_it(
