@@ -133,9 +133,10 @@ def _searched(
             best, _ = _searched(without(problem, others), best, meter, hasty, shared, plain=at)
         own = {kernel.buffer.cls: kernel for kernel in best.kernels}
         more = _supplied(problem, best, {name for part in division for name in part.common})
-        choices: Iterable[dict[str, Kernel]] = itertools.chain(
-            [_agreed(problem, answers, loosely)], _along(problem, answers, paths)
-        )
+        # what is merged rarely gives kernels
+        content = any(each.merged for each in found) and bound >= best.seconds * (1 - enough)
+        along = _along(problem, answers, () if content else paths)
+        choices: Iterable[dict[str, Kernel]] = itertools.chain([_agreed(problem, answers, loosely)], along)
         for longer in (False, True):
             for held in choices:
                 choice = assembled(problem, more | own | held)
