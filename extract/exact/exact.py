@@ -266,7 +266,7 @@ def _unused(
     problem: Problem, answers: Sequence[Answer], paths: Iterable[Sequence[Levels]], choice: Choice
 ) -> frozenset[str]:
     """The buffers that no solution fills which is about as cheap as one along ``paths``, nor is taken with one that is; nor that
-    ``choice`` does, in parts that are not solved, or are like no other, nor one of these where all is filled at its ends: there are
+    ``choice`` does, in parts that are not solved, or not by kernels that are known, or are like no other, nor one of these where all is filled at its ends: there are
     few such parts, and little else to go by."""
     kept = set(problem.view.graph.outputs)
     filled = frozenset(kernel.buffer.cls for kernel in choice.kernels)
@@ -284,6 +284,10 @@ def _unused(
                 least = each.solved.bounds.least((before, after))
                 most = min(NEAR * problem.model.hardware.launch, SHARE * least)
                 kept.update(each.solved.filled(each.buffers, (before, after), most, filled))
+                if (
+                    each.solved.bounds.taken((before, after)) is None
+                ):  # of kernels that were not looked for, no more is known
+                    kept |= filled.intersection(each.part.buffers)
     return frozenset(
         name for name, buffer in problem.view.buffers.items() if buffer.arg is None and name not in kept
     )
