@@ -20,7 +20,6 @@ LABELS = 10_000
 CHEAP = 0.1
 """What is not charged where it is made, so that what it reads counts where it is used: in launches of a kernel, at most."""
 
-
 OTHERS = 4
 """Sets of buffers at most that are read for a value at other axes."""
 
