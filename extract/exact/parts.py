@@ -271,7 +271,7 @@ def _between(
             program.same,
             before.names,
             further,
-            told and len(valued) == 1,
+            told and len(valued) == 1 and not before.carried and not after.carried,
             program.beneath,
             program.groups,
             program.unshared,
