@@ -224,7 +224,8 @@ class Search:
         return (self.seconds(way, label, held),) * len(self.scope.levels)
 
     def _floors(self, label: Label) -> Floor:
-        """Bounds of a kernel that goes on in an earlier part: how it runs is not known, but more than of those from its root."""
+        """Bounds of a kernel that goes on in an earlier part: how it runs is not known, but its own sums and reads leave fewer ways than
+        there are from its root."""
         if self.case not in (LOOPS, STREAMS) or self.shape is None or not self.floors.runs:
             return self.floors
         known = self.scope.cases.loops_of(self.shape, label.items())

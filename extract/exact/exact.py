@@ -224,11 +224,11 @@ def _cheapest(answers: Sequence[Answer], most: float) -> tuple[float, list[Level
     least: dict[tuple[Levels, int], tuple[float, list[Levels]]] = {((), 0): (0.0, [])}
     for each in answers:
         found: dict[tuple[Levels, int], tuple[float, list[Levels]]] = {}
-        before_: dict[Levels, list[int]] = {}
+        runs: dict[Levels, list[int]] = {}
         for levels, run in least:
-            before_.setdefault(levels, []).append(run)
-        for (before, after), seconds in _steps(each, before_):
-            for run in before_.get(before, ()):
+            runs.setdefault(levels, []).append(run)
+        for (before, after), seconds in _steps(each, runs):
+            for run in runs.get(before, ()):
                 now = run + 1 if any(after) and most < float("inf") else 0
                 if now > most:
                     continue
@@ -266,8 +266,8 @@ def _unused(
     problem: Problem, answers: Sequence[Answer], paths: Iterable[Sequence[Levels]], choice: Choice
 ) -> frozenset[str]:
     """The buffers that no solution fills which is about as cheap as one along ``paths``, nor is taken with one that is; nor that
-    ``choice`` does, in parts that are not solved, or not by kernels that are known, or are like no other, nor one of these where all is filled at its ends: there are
-    few such parts, and little else to go by."""
+    ``choice`` does, in parts that are not solved, or not by kernels that are known, or are like no other, nor one of these where all is
+    filled at its ends: there are few such parts, and little else to go by."""
     kept = set(problem.view.graph.outputs)
     filled = frozenset(kernel.buffer.cls for kernel in choice.kernels)
     count = Counter(id(each.solved) for each in answers)
@@ -284,9 +284,8 @@ def _unused(
                 least = each.solved.bounds.least((before, after))
                 most = min(NEAR * problem.model.hardware.launch, SHARE * least)
                 kept.update(each.solved.filled(each.buffers, (before, after), most, filled))
-                if (
-                    each.solved.bounds.taken((before, after)) is None
-                ):  # of kernels that were not looked for, no more is known
+                # of kernels that were not looked for, no more is known
+                if each.solved.bounds.taken((before, after)) is None:
                     kept |= filled.intersection(each.part.buffers)
     return frozenset(
         name for name, buffer in problem.view.buffers.items() if buffer.arg is None and name not in kept

@@ -125,7 +125,7 @@ def beneath(
     """What is beneath the values of ``name``. ``values``: of each origin. ``mates``: buffers that are as good. ``buffers``: that may
     be filled in the same part, which is given ``given``. ``same``: see :func:`holding_the_same`. ``further``: down to what the
     sums beneath are computed from. ``told``: with levels of their own for kernels that compute the values at their output axes alone,
-    where what they read may not be enough for others; not beside what is carried past cuts, of which that is not known. ``known``: what was found of equal layers.
+    where what they read may not be enough for others. ``known``: what was found of equal layers.
     ``groups``: the same of what earlier parts make. ``unshared``: whether no later part reads an input: a kernel of one
     may read it anyway."""
     view = problem.view

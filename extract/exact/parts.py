@@ -196,7 +196,8 @@ def parts(
 ) -> tuple[list[Part], list[Cut]]:
     """The program, first things first, in parts between the cuts ``at``, and those of them that could be used: cut ``n`` is
     between the parts n and n + 1. ``further``, ``told``: with more levels of what is made, see
-    :func:`~tinyc.extract.exact.inside.beneath`; ``known``: as there. ``most``: options of a part; if one has more, what parts share is carried past the cuts."""
+    :func:`~tinyc.extract.exact.inside.beneath`; the latter not beside what is carried past cuts, where bounds are looser for it.
+    ``known``: as there. ``most``: options of a part; if one has more, what parts share is carried past the cuts."""
     outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
     asked, mate = list(at), mates(problem) if loosely else {}
     at = asked
