@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from .dag import Dag, floor
+from .dag import Dag, floor_of, floors
 from .frontier import Frontier
 from .ilp import Exact, Limits, solve
 from .inside import Levels
 from .partdag import PartDag
 from .reduce import possible
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Costs = NDArray[np.float64]
+    """Seconds, by the levels of what a part is given (rows), and of what it makes (columns)."""
+
+    Numbers = NDArray[np.int64]
 
 Ends = tuple[Levels, Levels]
 """The levels of what a part is given, and of what it makes."""
@@ -32,21 +42,35 @@ class Bounds:
     """What a part costs at least, in seconds; infinite where its ends cannot be so. Until :meth:`solve` is asked, :meth:`least`
     counts only what has to come one after the other."""
 
-    def __init__(self, dag: PartDag, ends: Iterable[Ends], until: float) -> None:
-        """``until``: when it has to be done, on the clock of ``time.perf_counter``."""
+    def __init__(self, dag: PartDag, given: Sequence[Levels], made: Sequence[Levels], until: float) -> None:
+        """``given``, ``made``: levels. ``until``: when it has to be done, on the clock of ``time.perf_counter``."""
         self._costs, self._until = dag.costs, until
+        self._shape = len(given), len(made)
         self._form: dict[Ends, _Form] = {}
         known: dict[Hashable, _Form] = {}
-        for each in ends:
-            what, there = dag.where(*each)
-            if what not in known:
-                known[what] = _Form(there, floor(there))
-            self._form[each] = known[what]
+        had: dict[Hashable, Mapping[str, float]] = {}
+        for before in given:
+            filled = dag.given(before)
+            if filled.what not in had:
+                had[filled.what] = floors({**filled.ends, **filled.nodes})
+            for after in made:
+                number, roots = dag.made(after, before)
+                what = filled.what, number
+                if what not in known:
+                    least = max((floor_of(nodes, had[filled.what]) for nodes in roots.values()), default=0.0)
+                    known[what] = _Form(Dag({**filled.ends, **roots, **filled.nodes}, tuple(roots)), least)
+                self._form[before, after] = known[what]
         self._forms = list(known.values())
 
     def items(self) -> list[tuple[Ends, float]]:
         """The ends that there may be, with what is known of each so far."""
         return [(ends, form.least) for ends, form in self._form.items() if form.least < float("inf")]
+
+    def table(self) -> Costs:
+        """The same as a table; infinite at ends that there cannot be."""
+        import numpy as np
+
+        return np.array([form.least for form in self._form.values()]).reshape(self._shape)
 
     def least(self, ends: Ends) -> float:
         form = self._form.get(ends)

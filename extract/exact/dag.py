@@ -125,13 +125,19 @@ def components(edges: Mapping[_Name, frozenset[_Name]]) -> Iterator[tuple[_Name,
 
 
 def floor(dag: Dag) -> float:
-    """What every solution costs at least; infinite where there is none. Of what a node needs, only the dearest is counted: so much
-    must be had for any of it (Knuth, "A Generalization of Dijkstra's Algorithm", 1977)."""
+    """What every solution costs at least; infinite where there is none."""
+    found = floors(dag.classes)
+    return max((found.get(root, float("inf")) for root in dag.roots), default=0.0)
+
+
+def floors(classes: Mapping[str, Sequence[Node]]) -> dict[str, float]:
+    """The same of each class that can be had. Of what a node needs, only the dearest is counted: so much must be had for any of it
+    (Knuth, "A Generalization of Dijkstra's Algorithm", 1977)."""
     found: dict[str, float] = {}
     missing: dict[tuple[str, int], int] = {}
     users: dict[str, list[tuple[str, int]]] = {}
     queue: list[tuple[float, str]] = []
-    for name, nodes in dag.classes.items():
+    for name, nodes in classes.items():
         for number, node in enumerate(nodes):
             missing[name, number] = len(node.needs)
             for need in node.needs:
@@ -147,8 +153,19 @@ def floor(dag: Dag) -> float:
         for user in users.get(name, ()):
             missing[user] -= 1
             if not missing[user] and user[0] not in found:  # the dearest of its needs is the last
-                heapq.heappush(queue, (cost + dag.classes[user[0]][user[1]].cost, user[0]))
-    return max((found.get(root, float("inf")) for root in dag.roots), default=0.0)
+                heapq.heappush(queue, (cost + classes[user[0]][user[1]].cost, user[0]))
+    return found
+
+
+def floor_of(nodes: Sequence[Node], found: Mapping[str, float]) -> float:
+    """What one of these nodes costs at least with all that it needs, by :func:`floors` of that."""
+    return min(
+        (
+            node.cost + max((found.get(need, float("inf")) for need in node.needs), default=0.0)
+            for node in nodes
+        ),
+        default=float("inf"),
+    )
 
 
 # ---- greedy ---------------------------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from ..problem import Problem
 from ..relaxation import Pass
 from ..uncollected import uncollected
 from .answers import Answer, answered
-from .bounds import Ends
 from .chains import stored
 from .cuts import Cut, cuts, joined
 from .hosts import Hosts
@@ -32,6 +31,7 @@ from .ilp import TOLERANCE
 from .inside import Levels
 from .meter import Meter
 from .parts import parts, sizes
+from .paths import path
 from .proof import Effort, Proof, unproven
 from .regular import before_norms, regular, separated
 from .relaxed import relaxed
@@ -123,11 +123,11 @@ def _searched(
         if hasty and any(len(part.options) > LARGE for part in division):
             return start, unproven(problem, start)
         answers = answered(hosts, division, known, meter, loosely, further, loosely and plain is None)
-        least, states = _path(answers)
+        least, states = path(answers)
         bound = max(bound, least)
         found = [each.solved for each in answers if each.solved is not None]
         limit = meter.limit or next((answer.limit for answer in found if answer.limit), "")
-        paths = (states, _path(answers, 1)[1]) if large else ()
+        paths = (states, path(answers, 1)[1]) if large else ()
         if any(each.merged for each in found) and bound < best.seconds * (1 - enough):
             others = _unused(problem, answers, paths, best)
             best, _ = _searched(without(problem, others), best, meter, hasty, shared, plain=at)
@@ -144,7 +144,7 @@ def _searched(
                     best = choice
             if longer or not large or bound >= best.seconds * (1 - enough):
                 break
-            choices = _along(problem, answers, [_path(answers, RUN)[1]])
+            choices = _along(problem, answers, [path(answers, RUN)[1]])
         if meter.limit or bound >= best.seconds * (1 - enough) or plain is not None:
             break
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound, CLOSE * best.seconds)
@@ -199,45 +199,6 @@ def _cuts(problem: Problem, guide: Choice, plain: Sequence[Cut] | None) -> list[
             if max(counts) <= LARGE:
                 break
     return joined(at, counts, TOGETHER, LARGE if plain is None else 0)
-
-
-def _path(answers: Sequence[Answer], most: float = float("inf")) -> tuple[float, list[Levels]]:
-    """What the parts cost at least together, and what is filled at each cut where that is attained. ``most``: cuts one after the other
-    at which not all is filled.
-
-    Whatever the whole program does, at each cut it fills some of the buffers, and each part does at least what that takes. Only
-    what is on a path that may be the cheapest is worked out."""
-    while True:
-        total, states = _cheapest(answers, most)
-        ends = zip([(), *states], states, strict=False)
-        pairs = [(each.solved.bounds, at) for each, at in zip(answers, ends, strict=True) if each.solved]
-        unknown = [(bounds, at) for bounds, at in pairs if not bounds.known(at)]
-        if not unknown:
-            return total, states
-        for bounds, at in unknown:
-            bounds.solve(at)
-
-
-def _cheapest(answers: Sequence[Answer], most: float) -> tuple[float, list[Levels]]:
-    """The same, of what is known so far."""
-    # by what is filled at the last cut, and how many there are in a row at which not all is
-    least: dict[tuple[Levels, int], tuple[float, list[Levels]]] = {((), 0): (0.0, [])}
-    for each in answers:
-        found: dict[tuple[Levels, int], tuple[float, list[Levels]]] = {}
-        runs: dict[Levels, list[int]] = {}
-        for levels, run in least:
-            runs.setdefault(levels, []).append(run)
-        for (before, after), seconds in _steps(each, runs):
-            for run in runs.get(before, ()):
-                now = run + 1 if any(after) and most < float("inf") else 0
-                if now > most:
-                    continue
-                total, passed = least[before, run]
-                if (after, now) not in found or total + seconds < found[after, now][0]:
-                    found[after, now] = total + seconds, [*passed, after]
-        least = found
-    nothing = 0.0, [(0,) * len(each.part.made) for each in answers]
-    return min(least.values(), key=lambda each: each[0], default=nothing)
 
 
 def _agreed(problem: Problem, answers: Sequence[Answer], loosely: bool) -> dict[str, Kernel]:
@@ -295,14 +256,6 @@ def _unused(
 def without(problem: Problem, names: frozenset[str]) -> Problem:
     """The same with these buffers never read."""
     return problem.leaving_out(lambda key, item: item.head == "Read" and item.payload[0] in names)
-
-
-def _steps(answer: Answer, before: Iterable[Levels]) -> Iterator[tuple[Ends, float]]:
-    """What a part costs at least, by what is filled; nothing, where it is not known."""
-    if answer.solved is None:
-        yield from ((ends, 0.0) for ends in itertools.product(before, made_levels(answer.part)))
-    else:
-        yield from answer.solved.bounds.items()
 
 
 def _lost(answers: Sequence[Answer], states: Sequence[Levels]) -> list[float]:

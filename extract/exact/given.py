@@ -58,7 +58,8 @@ class Given:
                     self._bit[key] = self._only[name, levels]
         self._name = {key: name for name, each in self.part.known.items() for key in each.able}
         self._levels: dict[tuple[int, How], tuple[Sequence[int], Sequence[Levels]]] = {}
-        self._once: dict[tuple[int, How, Levels | None], Sequence[Way]] = {}
+        self._once: dict[tuple[int, How, tuple[object, ...]], Sequence[Way]] = {}
+        self._barred: dict[Levels, tuple[int, int]] = {}
 
     @property
     def only(self) -> Collection[int]:
@@ -89,24 +90,33 @@ class Given:
         """What a kernel does once that computes values of what is given, with these reads: one of these at least. ``levels``: of
         what is given, else those that take least."""
         kinds = reads & self._all
-        known = self._once.get((kinds, how, levels))
+        at = dict.fromkeys(self.part.known, 0) if levels is None else self.part.at(levels)
+        able = levels is None or self._able(kinds, levels)
+        # of dozens of levels, most are alike for a kernel
+        like = (
+            able,
+            *(
+                self.part.known[name].like(at[name], outer)
+                for (name, outer), bit in self.marks.items()
+                if kinds & bit
+            ),
+        )
+        known = self._once.get((kinds, how, like))
         if known is None:
-            able = levels is None or self._able(kinds, levels)
             # a row is kept of what is at the output axes
             rows = any(kinds & self.marks[name, True] for name in self.part.known)
             outer, inner = ([Once()] if able else [] for _ in range(2))
-            for name in self.part.known:
+            for name, each in self.part.known.items():
                 if kinds & self.marks[name, True]:
-                    more = self._computed(name, how, True, levels)
-                    outer = [_shared(way, each) for way in outer for each in more]
+                    more = each.done(at[name], how, True)
+                    outer = [_shared(way, other) for way in outer for other in more]
                 if kinds & self.marks[name, False]:
-                    kept = how != "rows" or rows
-                    more = self._computed(name, how if kept else "tiled", False, levels)
-                    times = sum(bool(kinds & each) for each in self.times[name])
-                    inner = [_shared(way, _often(each, times)) for way in inner for each in more]
-            ways = [_both(way, each) for way in outer for each in inner]
+                    more = each.done(at[name], how if how != "rows" or rows else "tiled", False)
+                    times = sum(bool(kinds & bit) for bit in self.times[name])
+                    inner = [_shared(way, _often(other, times)) for way in inner for other in more]
+            ways = [_both(way, other) for way in outer for other in inner]
             known = [(self.scope.amounts(way.work), way.schedule) for way in fewest(ways)]
-            self._once[kinds, how, levels] = known
+            self._once[kinds, how, like] = known
         return known
 
     def by_levels(self, reads: int, how: How) -> tuple[Sequence[int], Sequence[Levels]]:
@@ -130,23 +140,26 @@ class Given:
     def _all(self) -> int:
         return sum((*self.marks.values(), *self._only.values(), *itertools.chain(*self.times.values())))
 
-    def _computed(self, name: str, how: How, outer: bool, levels: Levels | None) -> Sequence[Once]:
-        """What a kernel does that computes values of ``name``; nothing where it cannot."""
-        known = self.part.known[name]
-        return known.done(self.part.at(levels)[name] if levels else 0, how, outer)
-
-    def allowed(self, reads: int, levels: Levels) -> bool:
-        """Whether values of what is given may be computed as in these reads."""
-        at = self.part.at(levels)
-        return self._able(reads, levels) and all(
-            not reads & bit or not at[name] or self.part.known[name].kinds[at[name] - 1].at(outer)
-            for (name, outer), bit in self.marks.items()
-        )
+    def barred(self, levels: Levels) -> int:
+        """The bits of values of what is given that no kernel computes at these levels, and of places where none does."""
+        return sum(self._barred_at(levels))
 
     def _able(self, reads: int, levels: Levels) -> bool:
         """Whether all values of what is given that a kernel with these reads computes can be, at these levels."""
-        at = self.part.at(levels)
-        return all(at[name] in there for (name, there), bit in self._only.items() if reads & bit)
+        return not reads & self._barred_at(levels)[0]
+
+    def _barred_at(self, levels: Levels) -> tuple[int, int]:
+        """The bits of values, and of places."""
+        if levels not in self._barred:
+            at = self.part.at(levels)
+            values = (bit for (name, able), bit in self._only.items() if at[name] not in able)
+            places = (
+                bit
+                for (name, outer), bit in self.marks.items()
+                if at[name] and not self.part.known[name].kinds[at[name] - 1].at(outer)
+            )
+            self._barred[levels] = sum(values), sum(places)
+        return self._barred[levels]
 
     def products(self, how: How, axes: frozenset[str] | None) -> Sequence[Way]:
         """The arithmetic of a product that a kernel may tile, and how it runs then, see :meth:`Hosts.products`."""

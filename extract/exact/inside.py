@@ -97,6 +97,13 @@ class Beneath:
             if key in self.able_at.get((kind.source, kind.lacking), ())
         )
 
+    def like(self, level: int, outer: bool) -> tuple[object, ...]:
+        """What :meth:`done` asks of a level: where that is the same, so is what a kernel does."""
+        if not level:
+            return ()
+        kind = self.kinds[level - 1]
+        return kind.source, kind.lacking, kind.at(outer)
+
     def done(self, level: int, how: How, outer: bool) -> Sequence[Once]:
         """What a kernel does that computes a value, one of these at least; nothing where it cannot. ``level``: 0 of that which
         takes least."""
@@ -164,24 +171,30 @@ def beneath(
     barred = [
         Barred(frozenset({0, *(1 + each for each in source.barred)}), source.light) for source in sources
     ]
-    (once, there), (lacking, lacked) = (
-        _known(known, table_of(problem, frame, here_, before, unshared), barred)
-        for before in (
-            _before(problem, values, given, groups, each) for each in ({}, same if further else {})
-        )
+    before, lacks = (_before(problem, values, given, groups, each) for each in ({}, same if further else {}))
+    # where what is given is lacking, those that are light come once more
+    again = [number for number, each in enumerate(barred) if each.light and lacks != before]
+    table = table_of(problem, frame, here_, before, lacks, unshared)
+    found, rows = _known(known, table, [*barred, *(barred[each]._replace(lacking=True) for each in again)])
+    numbers = range(len(barred))
+    lacked = {number: len(barred) + again.index(number) if number in again else number for number in numbers}
+    places = [*itertools.product(HOWS, (True, False))]
+    once, lacking = (
+        {(number, *each): found[at[number], *each] for number in numbers for each in places}
+        for at in ({number: number for number in numbers}, lacked)
     )
     able_at = {
-        (source, lacks): frozenset(keys[place] for place in places)
-        for lacks, each in ((False, there), (True, lacked))
-        for source, places in enumerate(each)
+        (number, lacks): frozenset(keys[place] for place in rows[lacked[number] if lacks else number])
+        for number in numbers
+        for lacks in (False, True)
     }
     able = frozenset[Key]().union(*(able_at[source, False] for source in range(len(sources))))
-    places = {outside(view.free[key[0]]) for key in able} or {True}
+    outer = {outside(view.free[key[0]]) for key in able} or {True}
     kinds = tuple(
         Kind(source, *there, deep, lacks)
         for source in range(len(sources))
         for there, deep, lacks in itertools.product(
-            _uses(places, told and not sources[source].light),
+            _uses(outer, told and not sources[source].light),
             (True, False),
             (False, True),
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .columns import Columns
 from .dag import Dag, Node, Solution, taken
@@ -39,6 +40,15 @@ class Costs:
         return found
 
 
+class Filled(NamedTuple):
+    """Classes of a part, without what it makes. ``what``: the same where all of them are. ``ends``: of what it is given. ``nodes``: the
+    kernels of each buffer."""
+
+    what: Hashable
+    ends: Mapping[str, Sequence[Node]]
+    nodes: Mapping[str, Sequence[Node]]
+
+
 class PartDag:
     """A part as DAG extractions: a class for each buffer, with a node for each kernel. Kernels that were not looked for are
     one node, at the least that any of them costs, which reads what all of them must. What is made and not filled is had within
@@ -63,8 +73,10 @@ class PartDag:
             if each.rest is not None:
                 roots = [(way.root, False) for _, way in scope.ways(name)]
                 self.rest[name] = Node(each.rest, (), self.names(scope.must(roots) & ~scope.bits[name]))
-        self.made = {name: Node(0.0, (), (scope.same.get(name, name),)) for name in self.part.made}
+        self.ends = {name: Node(0.0, (), (scope.same.get(name, name),)) for name in self.part.made}
         self._nodes: dict[tuple[float, ...], tuple[int, Mapping[str, Sequence[Node]]]] = {}
+        self._made_at: dict[Hashable, tuple[int, Sequence[Node]]] = {}
+        self._number: dict[tuple[Node, ...], int] = {}
         self.unfilled = {
             name: Unfilled(scope, group_of(self.part, name), each) for name, each in ways.items()
         }
@@ -78,23 +90,27 @@ class PartDag:
             )
         return self._named[reads]
 
-    def where(self, given: Levels, made: Levels) -> tuple[Hashable, Dag]:
-        """At these levels of what is given, and of what is made. The first is the same for those that are."""
-        pairs = zip(self.part.given, given, self.part.prices, strict=True)
+    def given(self, levels: Levels) -> Filled:
+        """What can be had at these levels of what is given."""
+        costs = [
+            price if level else 0.0 for level, price in zip(levels, self.part.prices, strict=True)
+        ]  # of buffers that are filled elsewhere
         ends: dict[str, Sequence[Node]] = {
-            name: (Node(price if level else 0.0),) for name, level, price in pairs
+            name: (Node(cost),) for name, cost in zip(self.part.given, costs, strict=True)
         }
-        ends |= dict.fromkeys(self.part.common, (Node(0.0),))
-        for name, level in zip(self.part.made, made, strict=True):
-            ends[f"made {name}"] = tuple(self._made(name, level, given))
-        number, filled = self._filled(given)
-        dag = Dag({**ends, **filled}, tuple(f"made {name}" for name in self.part.made))
-        return (number, *ends.values()), dag
+        number, nodes = self._filled(levels)
+        return Filled((number, *costs), ends | dict.fromkeys(self.part.common, (Node(0.0),)), nodes)
+
+    def made(self, levels: Levels, given: Levels) -> tuple[Hashable, Mapping[str, Sequence[Node]]]:
+        """How what is made is had at these levels, if what is given is at those. The first is the same for those that are."""
+        found = [self._made(name, level, given) for name, level in zip(self.part.made, levels, strict=True)]
+        nodes = {f"made {name}": each for name, (_, each) in zip(self.part.made, found, strict=True)}
+        return tuple([number for number, _ in found]), nodes
 
     def _filled(self, given: Levels) -> tuple[int, Mapping[str, Sequence[Node]]]:
         """The kernels that fill each buffer at these levels of what is given, numbered: those at other levels are the same often."""
         level = self.scope.levels.index(given)
-        costs = tuple(column.costs[level] for each in self.found.values() for column in each.found)
+        costs = tuple([column.costs[level] for each in self.found.values() for column in each.found])
         if costs not in self._nodes:
             nodes: dict[str, Sequence[Node]] = {}
             for name, each in self.found.items():
@@ -108,14 +124,17 @@ class PartDag:
             self._nodes[costs] = len(self._nodes), nodes
         return self._nodes[costs]
 
-    def _made(self, name: str, level: int, given: Levels) -> list[Node]:
-        if not level:
-            return [self.made[name]]
+    def _made(self, name: str, level: int, given: Levels) -> tuple[int, Sequence[Node]]:
+        what = name, self.unfilled[name].like(level, given) if level else 0
+        if what not in self._made_at:
+            nodes = tuple(self._made_of(name, level, given)) if level else (self.ends[name],)
+            self._made_at[what] = self._number.setdefault(nodes, len(self._number)), nodes
+        return self._made_at[what]
+
+    def _made_of(self, name: str, level: int, given: Levels) -> Iterator[Node]:
         unfilled = self.unfilled[name]
-        return [
-            Node(unfilled.charge(way, level), (), self.names(way.reads | way.more))
-            for way in unfilled.at(level, given)
-        ]
+        for way in unfilled.at(level, given):
+            yield Node(unfilled.charge(way, level), (), self.names(way.reads | way.more))
 
 
 def group_of(part: Part, name: str) -> Beneath:

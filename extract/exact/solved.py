@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -185,7 +184,7 @@ def solved(known: Searched, keys: Sequence[Key], buffers: Sequence[str], meter: 
     """A part's solution, of its kernels. ``keys``, ``buffers``: in the order of their numbers."""
     scope, found = known.scope, known.found
     dag = PartDag(scope, found, known.ways)
-    bounds = Bounds(dag, _ends(scope.part), meter.until)
+    bounds = Bounds(dag, scope.part.levels, made_levels(scope.part), meter.until)
     if not bounds.items():
         return None
     number = {name: place for place, name in enumerate(buffers)}
@@ -203,11 +202,6 @@ def solved(known: Searched, keys: Sequence[Key], buffers: Sequence[str], meter: 
     for name, other in scope.same.items():
         alike[number[other]].append(number[name])
     return Solved(bounds, number, columns_, cost, chosen, cut, alike, scope.merges)
-
-
-def _ends(part: Part) -> Iterator[Ends]:
-    """What may be filled of what a part is given, and of what it makes."""
-    yield from itertools.product(part.levels, made_levels(part))
 
 
 def made_levels(part: Part) -> list[Levels]:

@@ -48,7 +48,7 @@ class _Read(NamedTuple):
 class _Step(NamedTuple):
     """A way to compute a value. ``works``: in each kind of kernel. ``sums``: whether it is a reduction. ``below``: the operands that are rows of the table before it, each
     with whether it is evaluated again wherever the value is. ``only``: of each operand that can only be read, the sets of names of which one has it. ``read``: what a kernel reads at least for other operands. ``before``: what it does for those that are given to the
-    part, in each kind of kernel."""
+    part, in each kind of kernel; ``lacking``: where they are lacking (:class:`~tinyc.extract.exact.inside.Kind`)."""
 
     works: tuple[Work, ...]
     sums: bool
@@ -56,6 +56,7 @@ class _Step(NamedTuple):
     only: tuple[frozenset[int], ...]
     read: Once
     before: tuple[tuple[tuple[Once, ...], ...], ...]
+    lacking: tuple[tuple[tuple[Once, ...], ...], ...]
 
 
 class _Row(NamedTuple):
@@ -74,10 +75,12 @@ Found = tuple[Mapping[tuple[int, How, bool], Sequence[Once]], Sequence[frozenset
 
 
 class Barred(NamedTuple):
-    """``names``: the sets of names, by number, of which nothing is read. ``light``: whether hardly anything is computed from others."""
+    """``names``: the sets of names, by number, of which nothing is read. ``light``: whether hardly anything is computed from others;
+    ``lacking``: whether what is given to the part is lacking then."""
 
     names: frozenset[int]
     light: bool = False
+    lacking: bool = False
 
 
 Known = dict[tuple[Table, tuple[Barred, ...]], Found]
@@ -89,10 +92,11 @@ def table_of(
     frame: Frame,
     buffers: Collection[str] | None = None,
     before: Mapping[Key, tuple[tuple[Once, ...], ...]] = MappingProxyType({}),
+    lacking: Mapping[Key, tuple[tuple[Once, ...], ...]] = MappingProxyType({}),
     unshared: Callable[[str], bool] = lambda name: False,
 ) -> Table:
-    """``buffers``: of the part, if others are told apart. ``before``: what is done for values that are given to the part.
-    ``unshared``: of which inputs it counts that they are read."""
+    """``buffers``: of the part, if others are told apart. ``before``: what is done for values that are given to the part;
+    ``lacking``: the same where they are lacking. ``unshared``: of which inputs it counts that they are read."""
 
     def read(name: str) -> Once:
         buffer = problem.view.buffers[name]
@@ -121,6 +125,7 @@ def table_of(
                     only,
                     all_of([NO_WORK, *least]) if least else NO_WORK,
                     tuple([before[child] for child in others if child in before]),
+                    tuple([lacking[child] for child in others if child in lacking]),
                 )
             )
         rows.append(_Row(key in frame.made, outside(problem.view.free[key[0]]), tuple(options)))
@@ -141,14 +146,20 @@ def ways_of(table: Table, sources: Sequence[Barred]) -> Found:
     once: dict[tuple[int, How, bool], Sequence[Once]] = {}
     able: list[set[int]] = [set() for _ in sources]
     heeds = _heeds(table)
+    done: list[tuple[list[_Plain], How]] = []
     for number, how in enumerate(HOWS):
         rows = [_Plain(row.made, *_options(row, number)) for row in table]
+        like = next((other for known_rows, other in done if known_rows == rows), None)
+        done.append((rows, how))
+        if like is not None:  # a row that is kept differs only where there is a product
+            once |= {(source, how, outer): once[source, like, outer] for source, _, outer in [*once]}
+            continue
         places = _places(rows)
-        rows = [_narrowed(row, places) for row in rows]
+        narrow = [_narrowed(row, places) for row in rows]
         again = sum(place >= ONCE for place in places)
         known: dict[_Asked, _Had] = {}
         for source, barred in enumerate(sources):
-            found = _done(rows, heeds, barred, again, known)
+            found = _done(narrow, heeds, barred, again, known)
             able[source] |= found.keys()
             for outer in (True, False):
                 there = (ways for place, ways in found.items() if table[place].outer == outer)
@@ -180,6 +191,7 @@ class _Computing(NamedTuple):
     only: tuple[frozenset[int], ...]
     read: Way
     before: list[list[Way]]
+    lacking: list[list[Way]]
 
 
 class _Plain(NamedTuple):
@@ -197,7 +209,7 @@ def _places(rows: Sequence[_Plain]) -> list[int]:
         found += [each.way.amounts for each in row.reads]
         for step in row.steps:
             found += [step.work, step.read.amounts]
-            found += [way.amounts for ways in step.before for way in ways]
+            found += [way.amounts for ways in (*step.before, *step.lacking) for way in ways]
     return [place for place, amounts in enumerate(zip(*found, strict=True)) if any(amounts)]
 
 
@@ -213,6 +225,7 @@ def _narrowed(row: _Plain, places: Sequence[int]) -> _Plain:
             work=tuple([step.work[place] for place in places]),
             read=narrow(step.read),
             before=[[narrow(way) for way in ways] for ways in step.before],
+            lacking=[[narrow(way) for way in ways] for ways in step.lacking],
         )
         for step in row.steps
     ]
@@ -236,12 +249,13 @@ def _options(row: _Row, how: int) -> tuple[list[_Reading], list[_Computing]]:
             way = option.way._replace(work=work + option.way.work, again=work)
             reads.append(_Reading(way_of(way), option.names))
         else:
-            before = [[way_of(way) for way in ways[how]] for ways in option.before]
-            both = amounts_of_once(Once(work=work, again=work))
+            before, lacking = (
+                [[way_of(way) for way in ways[how]] for ways in each]
+                for each in (option.before, option.lacking)
+            )
+            both, read = amounts_of_once(Once(work=work, again=work)), way_of(option.read)
             steps.append(
-                _Computing(
-                    work.schedule, both, option.sums, option.below, option.only, way_of(option.read), before
-                )
+                _Computing(work.schedule, both, option.sums, option.below, option.only, read, before, lacking)
             )
     return reads, steps
 
@@ -253,27 +267,29 @@ class _Had(NamedTuple):
     computed: Sequence[Way]
 
 
-_Asked = tuple[int, frozenset[int], bool]
+_Asked = tuple[int, Barred]
 """A row, and what of a :class:`Barred` makes a difference to it."""
 
 
-def _heeds(table: Table) -> list[tuple[frozenset[int], bool]]:
-    """Of each row, the sets of names for which it makes a difference whether they are barred; and whether it does if what is read is
-    light."""
-    found: list[tuple[frozenset[int], bool]] = []
+def _heeds(table: Table) -> list[Barred]:
+    """Of each row, the sets of names for which it makes a difference whether they are barred; whether it does if what is read is light,
+    and if what is given is lacking."""
+    found: list[Barred] = []
     for row in table:
         steps = [option for option in row.options if isinstance(option, _Step)]
         below = [found[number] for step in steps for number, _ in step.below]
         own = (option.names for option in row.options if isinstance(option, _Read))
         only = (each for step in steps for each in step.only)
-        names = frozenset(own).union(*only, *(names for names, _ in below))
-        found.append((names, any(step.before for step in steps) or any(light for _, light in below)))
+        names = frozenset(own).union(*only, *(each.names for each in below))
+        light = any(step.before or step.lacking for step in steps) or any(each.light for each in below)
+        lacking = any(step.before != step.lacking for step in steps) or any(each.lacking for each in below)
+        found.append(Barred(names, light, lacking))
     return found
 
 
 def _done(
     rows: Sequence[_Plain],
-    heeds: Sequence[tuple[frozenset[int], bool]],
+    heeds: Sequence[Barred],
     barred: Barred,
     again: int,
     known: dict[_Asked, _Had],
@@ -283,8 +299,9 @@ def _done(
     the amounts, the last, are of each further evaluation. ``known``: what was found of these rows before."""
     values: dict[int, Sequence[Way]] = {}
     found: dict[int, Sequence[Way]] = {}
-    for place, (row, (names, light)) in enumerate(zip(rows, heeds, strict=True)):
-        asked = place, names & barred.names, light and barred.light
+    for place, (row, (names, light, lacking)) in enumerate(zip(rows, heeds, strict=True)):
+        light = light and barred.light
+        asked = place, Barred(names & barred.names, light, light and lacking and barred.lacking)
         had = known.get(asked)
         if had is None:
             had = known[asked] = _had(row, barred, again, values)
@@ -312,8 +329,8 @@ def _had(row: _Plain, barred: Barred, again: int, values: Mapping[int, Sequence[
         for each in itertools.product(*below):
             done = most((*read, *each)) if read or each else step.read
             # what computes a sum again takes long enough, and is charged where it is made with all that it needs
-            before = step.before if done.plain and barred.light else ()
-            for more in itertools.product(*before):
+            before = step.lacking if barred.lacking else step.before
+            for more in itertools.product(*before) if done.plain and barred.light else ((),):
                 beside = most((done, *more)) if more else done
                 computed.append(beside)
                 ways.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..choice import outside
@@ -138,24 +138,34 @@ class Unfilled:
         # a source of which kernels at their output axes are told apart from others
         alone = {kind.source for kind in group.kinds if kind.outer and not kind.inner}
         self.strict = [number in alone for number in range(len(group.sources))]
-        known: dict[tuple[Within, ...], list[list[Within]]] = {}
-        for each in ways.values():
-            if tuple(each) not in known:
+        known: dict[tuple[Within, ...], int] = {}
+        self.ways: list[list[list[Within]]] = []
+        self._number: dict[Levels, int] = {}
+        for given, each in ways.items():
+            self._number[given] = known.setdefault(tuple(each), len(known))
+            if len(self.ways) < len(known):
                 few = self._few(each)
                 there = {what: self._ways(few, *what) for what in {kind[:3] for kind in group.kinds}}
-                known[tuple(each)] = [there[kind[:3]] for kind in group.kinds]
-        self.ways = {given: known[tuple(each)] for given, each in ways.items()}
+                self.ways.append([there[kind[:3]] for kind in group.kinds])
+
+    def like(self, level: int, given: Levels) -> Hashable:
+        """What the ways at a level from 1 are told by, and at these of what is given: of dozens of these, most are alike. None where
+        there is no way."""
+        kind, part = self.group.kinds[level - 1], self.scope.part
+        tells = any(each.lacking and each.source == kind.source for each in self.group.kinds)
+        if tells and kind.lacking != part.lacks(given):
+            return None
+        return level, self._number[given], part.charged(given), self.scope.given.barred(given)
 
     def at(self, level: int, given: Levels) -> list[Within]:
-        """The ways at a level from 1, and at these of what is given."""
-        kind, charged = self.group.kinds[level - 1], self.scope.part.charged(given)
-        tells = any(each.lacking and each.source == kind.source for each in self.group.kinds)
-        if tells and kind.lacking != self.scope.part.lacks(given):
+        """The ways there."""
+        if self.like(level, given) is None:
             return []
+        charged, barred = self.scope.part.charged(given), self.scope.given.barred(given)
         return [
             way
-            for way in self.ways[given][level - 1]
-            if self._fits(way, kind, charged) and self.scope.given.allowed(way.marks, given)
+            for way in self.ways[self._number[given]][level - 1]
+            if not way.marks & barred and self._fits(way, self.group.kinds[level - 1], charged)
         ]
 
     def _fits(self, way: Within, kind: Kind, charged: bool) -> bool:

@@ -199,7 +199,7 @@ def bounds(problem: Problem, start: Any) -> list[float]:
             patch.setattr(solved, "WHOLE", float("inf"))  # no part goes on to the next way
             answers = answered(Hosts(problem), division, {}, meter, True, True, True)
         assert all(each.solved and each.solved.merged == (number > 0) for each in answers)
-        found.append(search._path(answers)[0])
+        found.append(search.path(answers)[0])
     return found
 
 

@@ -147,7 +147,7 @@ def test_what_kernels_read_at_their_output_axes_may_not_be_enough_for_others(tar
     """A bound in which these are told apart is no looser, and holds."""
     problem, start = small(norm_last, 3, (1, 16, 32, 2), target, dtype)
     guide = before_norms(problem) or regular(problem, start)
-    loose, close = (search._path(solved_parts(problem, guide, told))[0] for told in (False, True))
+    loose, close = (search.path(solved_parts(problem, guide, told))[0] for told in (False, True))
     choice, _ = search.exact(problem, start, ENOUGH)
     assert loose * 1.005 < close <= choice.seconds * (1 + 1e-9)
 
@@ -157,7 +157,7 @@ def test_paths_leave_so_many_cuts_in_a_row_unfilled(last: tuple[Problem, Choice]
     answers = solved_parts(problem, before_norms(problem) or regular(problem, start), True)
     totals: list[float] = []
     for most in (0, 1, 2, float("inf")):
-        total, states = search._path(answers, most)
+        total, states = search.path(answers, most)
         runs = [len(list(run)) for unfilled, run in itertools.groupby(states, any) if unfilled]
         assert max(runs, default=0) <= most
         totals.append(total)
