@@ -33,7 +33,7 @@ from .meter import Meter
 from .parts import parts, sizes
 from .paths import path
 from .proof import Effort, Proof, unproven
-from .regular import before_norms, regular, separated
+from .regular import guided, launched, looped, separated
 from .relaxed import relaxed
 from .rounded import Picked, rounded
 from .solved import Solved, made_levels
@@ -63,10 +63,6 @@ SHARE = 0.03
 
 RUN = 2
 """Cuts one after the other at most at which not all is filled, along paths that are looked at where those with single ones are not enough."""
-
-LAUNCHED = 3 / 5
-"""The share of a program's time that its launches take from which on its kernels compute again what they could read: it is looked
-at with more levels from the start."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +99,8 @@ def _searched(
     known = shared.parts if plain is None else shared.plain
     large = problem.size > SMALL
     enough = CLOSE if large else TOLERANCE
-    guide = regular(problem, start) if large and plain is None else start
-    launched = len(guide.kernels) * problem.model.hardware.launch
-    further = large and launched > LAUNCHED * guide.seconds
-    if further and plain is None and _looped(guide):
-        guide = min(guide, before_norms(problem) or guide, key=lambda each: each.seconds)
+    guide = guided(problem, start, meter.lanes) if large and plain is None else start
+    further = large and launched(problem, guide)
     if guide.seconds < best.seconds:
         best = guide
     hosts = Hosts(problem)
@@ -119,7 +112,7 @@ def _searched(
         loosely and plain is None and (adds_several(problem, names) or adds_normalised(problem, names))
     )
     while True:
-        division, at = parts(problem, at, loosely, further, further and _looped(guide), shared.tables, LARGE)
+        division, at = parts(problem, at, loosely, further, further and looped(guide), shared.tables, LARGE)
         if hasty and any(len(part.options) > LARGE for part in division):
             return start, unproven(problem, start)
         answers = answered(hosts, division, known, meter, loosely, further, loosely and plain is None)
@@ -173,15 +166,6 @@ def _searched(
         "" if optimal else limit or "parts",
     )
     return best, proof
-
-
-def _looped(choice: Choice) -> bool:
-    """Whether most of its kernels tile no product: they compute again a norm that they read, where a launch costs more."""
-    tiled = sum(
-        bool(work.flops or work.vector_flops or work.tf32_flops)
-        for work in (kernel.work for kernel in choice.kernels)
-    )
-    return 2 * tiled < len(choice.kernels)
 
 
 def _cuts(problem: Problem, guide: Choice, plain: Sequence[Cut] | None) -> list[Cut]:

@@ -9,29 +9,73 @@ from ..mates import at_ends, last, mates
 from ..pricing import priced
 from ..problem import Problem
 from ..relaxation import Pass
+from .lanes import begun, in_lanes
 from .separators import norms, separators
 
 SEPARATED = 1.1
 """What a choice costs at most, as often as another, with which a program is cut in more places instead."""
 
 
-def regular(problem: Problem, choice: Choice) -> Choice:
+LAUNCHED = 3 / 5
+"""The share of a program's time that its launches take from which on its kernels compute again what they could read."""
+
+
+def guided(problem: Problem, start: Choice, lanes: int = 1) -> Choice:
+    """By which of these a program is cut: :func:`regular`, or :func:`before_norms` of small layers where that is cheaper.
+    ``lanes``: processes at most."""
+
+    def small(choice: Choice) -> bool:
+        return launched(problem, choice) and looped(choice)
+
+    most_likely = small(start)
+    with begun([lambda: before_norms(problem)], lanes if most_likely else 1) as rest:
+        guide = regular(problem, start, 1 if most_likely else lanes)
+        other = rest()[0] if small(guide) else None
+    return min(guide, other or guide, key=lambda each: each.seconds)
+
+
+def launched(problem: Problem, choice: Choice) -> bool:
+    """Whether its launches are what takes the time."""
+    return len(choice.kernels) * problem.model.hardware.launch > LAUNCHED * choice.seconds
+
+
+def looped(choice: Choice) -> bool:
+    """Whether most of its kernels tile no product: they compute again a norm that they read, where a launch costs more."""
+    tiled = sum(
+        bool(work.flops or work.vector_flops or work.tf32_flops)
+        for work in (kernel.work for kernel in choice.kernels)
+    )
+    return 2 * tiled < len(choice.kernels)
+
+
+def regular(problem: Problem, choice: Choice, lanes: int = 1) -> Choice:
     """Like ``choice``, but with layers that read alike: the last of a chain of mates is stored where another one is. Or the
     greedy choice with no rows of a product kept, which it keeps here and there, if that costs less so. With what separates the
     layers stored (``separators.py``), if that costs hardly more."""
     mate = mates(problem)
-    guides = [lasts(problem, mate, _filled(choice)) or choice]
-    plain = problem.without_rows()
-    filled = Pass(plain).filled() if problem.rows else None
-    other = None if filled is None else lasts(plain, mate, filled)
-    if other is not None:
-        again = [priced(problem, kernel.buffer, kernel.way, kernel.items) for kernel in other.kernels]
-        found = tuple(kernel for kernel in again if kernel is not None)
-        if len(found) == len(again):
-            guides.append(Choice(found, sum(kernel.seconds for kernel in found)))
+    jobs = [lambda: lasts(problem, mate, _filled(choice)), lambda: _rowless(problem, mate)]
+    own, other = in_lanes(jobs, lanes)
+    guides = [own or choice, *([other] if other else ())]
     best = min(guides, key=lambda guide: guide.seconds)
     apart = separated(problem, best, mate)
     return best if apart is None or apart.seconds > SEPARATED * best.seconds else apart
+
+
+def _rowless(problem: Problem, mate: Mapping[str, str]) -> Choice | None:
+    """Like the greedy choice with no rows of a product kept, at what it costs where they may be; None where there are none, or a
+    kernel cannot be so."""
+    if not problem.rows:
+        return None
+    plain = problem.without_rows()
+    filled = Pass(plain).filled()
+    found = None if filled is None else lasts(plain, mate, filled)
+    if found is None:
+        return None
+    again = [priced(problem, kernel.buffer, kernel.way, kernel.items) for kernel in found.kernels]
+    kernels = tuple([kernel for kernel in again if kernel is not None])
+    if len(kernels) < len(again):
+        return None
+    return Choice(kernels, sum(kernel.seconds for kernel in kernels))
 
 
 def before_norms(problem: Problem) -> Choice | None:
