@@ -25,6 +25,7 @@ class Running:
         self.works, self.view, self.model, self.tiling = works, works.view, works.model, works.tiling
         self._walks: dict[Item, tuple[Schedule, ...]] = {}
         self._timers: dict[Schedule | None, Timer] = {}
+        self._same: dict[Schedule, Schedule] = {}
         self._loops: dict[tuple[Hashable, ...], Sequence[tuple[Schedule, Timer]]] = {}
 
     def spread(self, work: Work, shape: Sequence[int], items: Mapping[Key, Item], size: int = 0) -> Work:
@@ -83,6 +84,10 @@ class Running:
             self._timers[schedule] = timer(self.model, schedule)
         return self._timers[schedule]
 
+    def same(self, schedule: Schedule) -> Schedule:
+        """One of all that are equal: those that are the same are found in a dict without a look at their fields."""
+        return self._same.setdefault(schedule, schedule)
+
     def streams(self, key: Key, item: Item) -> bool:
         """Whether a kernel that holds this holds a Stream at its output axes, on a GPU."""
         return self.tiling is not None and item.head == "Stream" and outside(self.view.free[key[0]])
@@ -92,7 +97,7 @@ class Running:
         if self.tiling is None or not self.streams(key, item):
             return ()
         if item not in self._walks:
-            self._walks[item] = self.tiling.walks(item)
+            self._walks[item] = tuple(map(self.same, self.tiling.walks(item)))
         # a sum of weights alone is walked with the values that they weight
         return self._walks[item] or self.walks.get(item.children[0], ())
 
@@ -108,5 +113,7 @@ class Running:
         for cls, _ in self.works.order if self.tiling else ():
             for item in self.view.items.get(cls, ()):
                 if item.head == "Stream" and self.tiling is not None and outside(self.view.free[cls]):
-                    found.setdefault(item.children[0], {}).update(dict.fromkeys(self.tiling.walks(item)))
+                    found.setdefault(item.children[0], {}).update(
+                        dict.fromkeys(map(self.same, self.tiling.walks(item)))
+                    )
         return {cls: tuple(each) for cls, each in found.items()}

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 from tinyc.ir.plan import Plan
 from tinyc.ir.region import Region
@@ -74,6 +75,14 @@ class Schedule:
     tile: tuple[int, int, int] | None = None
     warp_tile: tuple[int, int] | None = None
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Of its numbers alone, so that it holds in other processes: searches look up what runs so again and again."""
+        return hash(tuple([getattr(self, name) or () for name in NUMBERS]))
+
     @property
     def warps(self) -> int:
         """Warps of 32 threads of one block."""
@@ -83,6 +92,9 @@ class Schedule:
     def overlapped(self) -> int:
         """1 where loads run beside the epilogue, else 0."""
         return int(self.async_copy and self.epilogue_overlap)
+
+
+NUMBERS = tuple(field.name for field in fields(Schedule) if field.name != "algo")
 
 
 def attainment(unit: Unit, warp_tile: tuple[int, int] | None) -> float:

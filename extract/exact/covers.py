@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
 from operator import add, le
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,7 +33,8 @@ class Covers:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self._known: dict[tuple[Case, Shape], dict[int, list[Cover]]] = {}
-        self._together: dict[tuple[Case, Shape, tuple[int, ...]], list[Cover]] = {}
+        self._together: dict[Case, dict[tuple[Shape, tuple[int, ...]], list[Cover]]] = {}
+        self._users_of: dict[int, set[int]] = {}
 
     def of(self, position: int, case: Case, shape: Shape) -> list[Cover]:
         """The ways to have a value within a kernel. ``shape``: what that fills, if it is known."""
@@ -57,22 +59,22 @@ class Covers:
 
     def together(self, positions: tuple[int, ...], case: Case, shape: Shape) -> list[Cover]:
         """The ways to have all of these values within a kernel, each computed once."""
-        known = self._together.get((case, shape, positions))
+        together = self._together.setdefault(case, {})
+        known = together.get((shape, positions))
         if known is None:
-            known = self._put_together(positions, case, shape)
-            self._together[case, shape, positions] = known
+            known = together[shape, positions] = self._put_together(positions, case, shape)
         return known
 
     def _put_together(self, positions: tuple[int, ...], case: Case, shape: Shape) -> list[Cover]:
         found = [Cover(0, (0.0,) * len(self.scope.fields))]
-        shaped = self.scope.shaped(case)
+        shaped, together = self.scope.shaped(case), self._together[case]
         of_tail: Shape = None
         for start in range(len(positions) - 1, -1, -1):
             tail = positions[start:]  # states have the values in common that are computed last
             of_tail = shape if shaped[tail[0]] else of_tail
-            known = self._together.get((case, of_tail, tail))
+            known = together.get((of_tail, tail))
             if known is None:
-                known = self._together[case, of_tail, tail] = fewer(
+                known = together[of_tail, tail] = fewer(
                     [
                         Cover(a.reads | b.reads, tuple(map(max, a.work, b.work)))
                         for a in self.of(positions[start], case, shape)
@@ -87,13 +89,36 @@ class Covers:
         self._known.clear()
         self._together.clear()
 
-    def forget(self, case: Case, position: int) -> None:
-        """Of a value that may be computed in fewer ways now, and of all that is made of it."""
+    def forget(self, case: Case, positions: Collection[int]) -> None:
+        """Of values that may be computed in fewer ways now, and of all that is made of them."""
+        above = set[int]().union(*map(self._above, positions))
         for each, known in self._known.items():
-            if each[0] == case:  # users come after their operands
-                for place in [place for place in known if place >= position]:
+            if each[0] == case:
+                for place in above.intersection(known):
                     del known[place]
-        self._together.clear()
+        together = self._together.get(case, {})
+        for what in [what for what in together if not above.isdisjoint(what[1])]:
+            del together[what]
+
+    def _above(self, position: int) -> set[int]:
+        """What is made of a value, itself among it."""
+        if position not in self._users_of:
+            found, stack = {position}, [position]
+            while stack:
+                fresh = self._users[stack.pop()] - found
+                found |= fresh
+                stack += fresh
+            self._users_of[position] = found
+        return self._users_of[position]
+
+    @cached_property
+    def _users(self) -> list[set[int]]:
+        scope = self.scope
+        found: list[set[int]] = [set() for _ in scope.order]
+        for position, key in enumerate(scope.order):
+            for child in scope.edges[key]:
+                found[scope.position[child]].add(position)
+        return found
 
     def _found(self, position: int, case: Case, shape: Shape) -> list[Cover]:
         scope = self.scope

@@ -38,6 +38,7 @@ class Floor:
         # how a kernel of this part may run that was found to cost no more than was asked for; the last of what each holds
         self.hit: Timer | None = None
         self.hits: dict[Held, Timer] = {}
+        self._timed: dict[tuple[bool, tuple[Schedule | None, ...]], Sequence[Timer]] = {}
         self.before = scope.problem.model.kernel(Work()) if written is None else 0.0
 
     def of(
@@ -156,9 +157,13 @@ class Floor:
         if runs is None:
             return self.timers if moved is not None else self.computing
         bare = moved is None
-        return [
-            self.problem.running.timer(computing(run) if run is not None and bare else run) for run in runs
-        ]
+        what = bare, tuple(runs)
+        if what not in self._timed:
+            self._timed[what] = [
+                self.problem.running.timer(computing(run) if run is not None and bare else run)
+                for run in runs
+            ]
+        return self._timed[what]
 
     @cached_property
     def computing(self) -> Sequence[Timer]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -58,7 +58,8 @@ class Given:
                     self._bit[key] = self._only[name, levels]
         self._name = {key: name for name, each in self.part.known.items() for key in each.able}
         self._levels: dict[tuple[int, How], tuple[Sequence[int], Sequence[Levels]]] = {}
-        self._once: dict[tuple[int, How, tuple[object, ...]], Sequence[Way]] = {}
+        self._once: dict[tuple[int, How, Levels | None], Sequence[Way]] = {}
+        self._like: dict[tuple[int, How, tuple[object, ...]], Sequence[Way]] = {}
         self._barred: dict[Levels, tuple[int, int]] = {}
 
     @property
@@ -90,34 +91,39 @@ class Given:
         """What a kernel does once that computes values of what is given, with these reads: one of these at least. ``levels``: of
         what is given, else those that take least."""
         kinds = reads & self._all
-        at = dict.fromkeys(self.part.known, 0) if levels is None else self.part.at(levels)
-        able = levels is None or self._able(kinds, levels)
-        # of dozens of levels, most are alike for a kernel
-        like = (
-            able,
-            *(
-                self.part.known[name].like(at[name], outer)
-                for (name, outer), bit in self.marks.items()
-                if kinds & bit
-            ),
-        )
-        known = self._once.get((kinds, how, like))
+        known = self._once.get((kinds, how, levels))
         if known is None:
-            # a row is kept of what is at the output axes
-            rows = any(kinds & self.marks[name, True] for name in self.part.known)
-            outer, inner = ([Once()] if able else [] for _ in range(2))
-            for name, each in self.part.known.items():
-                if kinds & self.marks[name, True]:
-                    more = each.done(at[name], how, True)
-                    outer = [_shared(way, other) for way in outer for other in more]
-                if kinds & self.marks[name, False]:
-                    more = each.done(at[name], how if how != "rows" or rows else "tiled", False)
-                    times = sum(bool(kinds & bit) for bit in self.times[name])
-                    inner = [_shared(way, _often(other, times)) for way in inner for other in more]
-            ways = [_both(way, other) for way in outer for other in inner]
-            known = [(self.scope.amounts(way.work), way.schedule) for way in fewest(ways)]
-            self._once[kinds, how, like] = known
+            at = dict.fromkeys(self.part.known, 0) if levels is None else self.part.at(levels)
+            able = levels is None or self._able(kinds, levels)
+            # of dozens of levels, most are alike for a kernel
+            like = (
+                able,
+                *(
+                    self.part.known[name].like(at[name], outer)
+                    for (name, outer), bit in self.marks.items()
+                    if kinds & bit
+                ),
+            )
+            if (kinds, how, like) not in self._like:
+                self._like[kinds, how, like] = self._done(kinds, how, at) if able else ()
+            known = self._once[kinds, how, levels] = self._like[kinds, how, like]
         return known
+
+    def _done(self, kinds: int, how: How, at: Mapping[str, int]) -> Sequence[Way]:
+        """The same of kernels with these bits, which can be, where each of what is given is ``at`` a level."""
+        # a row is kept of what is at the output axes
+        rows = any(kinds & self.marks[name, True] for name in self.part.known)
+        outer, inner = [Once()], [Once()]
+        for name, each in self.part.known.items():
+            if kinds & self.marks[name, True]:
+                more = each.done(at[name], how, True)
+                outer = [_shared(way, other) for way in outer for other in more]
+            if kinds & self.marks[name, False]:
+                more = each.done(at[name], how if how != "rows" or rows else "tiled", False)
+                times = sum(bool(kinds & bit) for bit in self.times[name])
+                inner = [_shared(way, _often(other, times)) for way in inner for other in more]
+        ways = [_both(way, other) for way in outer for other in inner]
+        return [(self.scope.amounts(way.work), way.schedule) for way in fewest(ways)]
 
     def by_levels(self, reads: int, how: How) -> tuple[Sequence[int], Sequence[Levels]]:
         """For each of the scope's levels, which of a few it is like for kernels with these reads; and those few."""

@@ -245,6 +245,7 @@ class Scope:
         behind its memory than behind that of any other. That is so of a Roofline; of other models nothing is known."""
         if not self.roofline:
             return
+        fewer: dict[Case, set[int]] = {}
         for position in sorted({place for name in worth for place in self._readers.get(name, ())}):
             key = self.order[position]
             limit = float("inf")
@@ -264,8 +265,11 @@ class Scope:
                     for number, seconds in enumerate(self._least(case, position)):
                         if seconds >= limit and (case, position, number) not in self.dropped:
                             self.dropped.add((case, position, number))
-                            self.moves.clear()
-                            self.covers.forget(case, position)
+                            fewer.setdefault(case, set()).add(position)
+        for case, positions in fewer.items():
+            self.covers.forget(case, positions)
+        if fewer:
+            self.moves.clear()
 
     def searched(self) -> None:
         """Forgets what is only of use to those who look for kernels: it is most of what there is of a scope, which is a circle of
@@ -399,7 +403,7 @@ class Scope:
             )
             marks: set[tuple[str, object]] = set()
             if whole.schedule is not None:
-                marks.add(("runs", whole.schedule))
+                marks.add(("runs", self.problem.running.same(whole.schedule)))
             if self.problem.running.streams(key, item):
                 marks.add(("streams", None))
             if case == SCAN:

@@ -18,18 +18,22 @@ from tinyc.extract.choice import Choice, Key, children_of
 from tinyc.extract.exact import exact as search
 from tinyc.extract.exact.answers import Answer, answered
 from tinyc.extract.exact.cases import Cases
-from tinyc.extract.exact.cuts import cuts
+from tinyc.extract.exact.covers import Covers
+from tinyc.extract.exact.cuts import Cut, cuts
 from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.inside import INSIDE
 from tinyc.extract.exact.meter import Meter
+from tinyc.extract.exact.once import HOWS
+from tinyc.extract.exact.part import Part
 from tinyc.extract.exact.parts import parts, whole
 from tinyc.extract.exact.proof import Effort
-from tinyc.extract.exact.regular import before_norms, regular
+from tinyc.extract.exact.regular import before_norms, guided, launched, looped, regular
 from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.separators import norms
 from tinyc.extract.exact.solved import Solved
 from tinyc.extract.exact.sources import beneath_sums
-from tinyc.extract.exact.within import OTHERS, _common
+from tinyc.extract.exact.tables import Known, _Step, ways_of
+from tinyc.extract.exact.within import OTHERS, Unfilled, Within, _common
 from tinyc.extract.problem import Problem
 from tinyc.extract.view import Item
 
@@ -213,3 +217,105 @@ def test_sixteen_small_layers_are_close(block: Any, size: tuple[int, ...], targe
     problem, start = small(block, 16, size, target, dtype)
     choice, proof = search.exact(problem, start, Effort(60.0, 150_000))
     assert proof.gap <= search.CLOSE and choice.seconds <= start.seconds
+
+
+@pytest.fixture(scope="module")
+def told(last: tuple[Problem, Choice]) -> tuple[Problem, list[Part]]:
+    """Parts with dozens of levels."""
+    problem, start = last
+    return problem, parts(problem, cuts(problem, before_norms(problem) or start), True, True, True)[0]
+
+
+def test_levels_that_are_alike_count_the_same(told: tuple[Problem, list[Part]]) -> None:
+    """Most are, and are looked at once: what kernels do at them, which of them there are, and what is charged for them."""
+    problem, division = told
+    alike = every = 0
+    for part in division[1:4]:
+        scope = Scope(problem, part, True)
+        for name, group in part.known.items():
+            for outer, how in itertools.product((True, False), HOWS):
+                done: dict[object, object] = {}
+                for level in range(group.levels):
+                    found = done.setdefault(group.like(level, outer), group.done(level, how, outer))
+                    assert found == group.done(level, how, outer)
+                alike, every = alike + len(done), every + group.levels
+            marks = [scope.given.marks[name, outer] for outer in (True, False)]
+            for levels, bits in itertools.product(part.levels, (0, marks[0], marks[1], sum(marks), -1)):
+                at, kinds = part.at(levels), bits & (sum(marks) | sum(scope.given.only))
+                able = all(
+                    at[each] in there for (each, there), bit in scope.given._only.items() if kinds & bit
+                )
+                places = all(
+                    not kinds & bit or not at[each] or part.known[each].kinds[at[each] - 1].at(outer)
+                    for (each, outer), bit in scope.given.marks.items()
+                )
+                assert (not kinds & scope.given.barred(levels)) == (able and places)
+                ways = scope.given._done(kinds, "tiled", at) if able else []
+                assert list(scope.given.once(kinds, "tiled", levels)) == list(ways)
+        for group in part.groups.values():
+            ends = [part.levels[0], part.levels[-1], part.levels[len(part.levels) // 2]]
+            ways_ = [Within(bit, scope.inside, 0.0, None, None, False, True) for bit in (0, 1, 2)]
+            unfilled = Unfilled(scope, group, {given: ways_ for given in part.levels})
+            there: dict[object, list[Within]] = {}
+            for level, given in itertools.product(range(1, group.levels), (*ends, *part.levels[1:9])):
+                what = unfilled.like(level, given)
+                assert there.setdefault(what, unfilled.at(level, given)) == unfilled.at(level, given)
+                assert what is not None or not unfilled.at(level, given)
+    assert alike < every / 2
+
+
+def test_what_is_lacking_is_looked_at_with_what_is_not(told: tuple[Problem, list[Part]]) -> None:
+    """As by itself: the same values with other work for those that are given."""
+    problem, division = told
+    known: Known = {}
+    parts(problem, [Cut(part.given, part.prices) for part in division[1:]], True, True, True, known)
+    seen = 0
+    for (table, sources), (found, rows) in known.items():
+        if not any(source.lacking for source in sources):
+            continue
+        swapped = tuple(
+            row._replace(
+                options=tuple(
+                    each._replace(before=each.lacking) if isinstance(each, _Step) else each
+                    for each in row.options
+                )
+            )
+            for row in table
+        )
+        for number, source in enumerate(sources):
+            given = swapped if source.lacking else table
+            alone, able = ways_of(given, [source._replace(lacking=False)])
+            assert able[0] == rows[number]
+            for how, outer in itertools.product(HOWS, (True, False)):
+                assert alone[0, how, outer] == found[number, how, outer]
+        seen += 1
+    assert seen >= 2
+
+
+def test_what_is_left_out_makes_other_covers(told: tuple[Problem, list[Part]]) -> None:
+    """Only of what is made of it: the others are kept."""
+    problem, division = told
+    scope = Scope(problem, division[2], True)
+    case = scope.cases.tiled[0]
+    for position in range(len(scope.order)):
+        scope.covers.of(position, case, None)
+    kept = dict(scope.covers._known[case, None])
+    place = next(place for place, key in enumerate(scope.order) if len(scope.options[key]) > 2 and place > 9)
+    scope.dropped.add((case, place, 1))
+    scope.covers.forget(case, [place])
+    left = scope.covers._known[case, None]
+    assert place not in left and len(left) > len(kept) / 4
+    fresh = Covers(scope)
+    assert all(
+        scope.covers.of(position, case, None) == fresh.of(position, case, None)
+        for position in range(len(scope.order))
+    )
+
+
+def test_guides_are_the_same_in_two_processes(
+    last: tuple[Problem, Choice], first: tuple[Problem, Choice]
+) -> None:
+    for problem, start in (last, first):
+        alone, beside = (guided(problem, start, lanes) for lanes in (1, 2))
+        assert alone.seconds == beside.seconds and alone.kernels == beside.kernels
+    assert launched(*last) and looped(last[1])

@@ -1,0 +1,120 @@
+"""The cheapest way through the cuts of a program."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from dag_examples import random_dag
+
+from tinyc.extract.exact.answers import Answer
+from tinyc.extract.exact.bounds import Ends
+from tinyc.extract.exact.dag import Dag, Node, floor, floor_of, floors
+from tinyc.extract.exact.inside import Beneath, Kind, Levels
+from tinyc.extract.exact.part import Part
+from tinyc.extract.exact.paths import path
+from tinyc.extract.exact.solved import made_levels
+
+KINDS = (Kind(0, True, True, True), Kind(0, True, True, False), Kind(0, False, True, False))
+
+
+class Costing:
+    """What a part costs, known only of ends that were asked for: of others, a bound of it."""
+
+    def __init__(self, given: Sequence[Levels], made: Sequence[Levels], seed: random.Random) -> None:
+        self.given, self.made = given, made
+        self.costs: dict[Ends, float] = {}
+        for ends in itertools.product(given, made):
+            self.costs[ends] = float("inf") if seed.random() < 0.2 else float(seed.randrange(1, 40))
+        self.bounds = {ends: cost if cost == float("inf") else cost / 2 for ends, cost in self.costs.items()}
+        self.asked: set[Ends] = set()
+
+    def least(self, ends: Ends) -> float:
+        return self.costs[ends] if ends in self.asked else self.bounds[ends]
+
+    def table(self) -> Any:
+        return np.array([[self.least((before, after)) for after in self.made] for before in self.given])
+
+    def known(self, ends: Ends) -> bool:
+        return ends in self.asked or ends not in self.costs
+
+    def solve(self, ends: Ends) -> None:
+        self.asked.add(ends)
+
+
+def chained(seed: int) -> list[Answer]:
+    """Parts with a few levels between them, some of them equal, one of which nothing is known."""
+    draw = random.Random(seed)
+    count = draw.randrange(2, 6)
+    levels = [draw.randrange(1, 4) for _ in range(count - 1)]
+    ends = [None, *(Beneath("b", kinds=KINDS[:number]) for number in levels), None]
+    shared: dict[tuple[object, ...], Any] = {}
+    answers: list[Answer] = []
+    for number, (before, after) in enumerate(itertools.pairwise(ends)):
+        part = Part(
+            given=(f"b{number}",) if before else (),
+            made=(f"b{number + 1}",),
+            options={},
+            targets={f"b{number + 1}": ()} if after else {},
+            buffers=(),
+            inside={},
+            known={f"b{number}": before} if before else {},
+            groups={f"b{number + 1}": after} if after else {},
+        )
+        what = tuple(part.levels), tuple(made_levels(part))
+        if what not in shared or draw.random() < 0.5:
+            shared[what] = SimpleNamespace(bounds=Costing(part.levels, made_levels(part), draw))
+        unknown = number == 1 and draw.random() < 0.3
+        answers.append(Answer(part, (), (), None if unknown else shared[what]))
+    return answers
+
+
+def brute(answers: Sequence[Answer], most: float) -> float:
+    best = float("inf")
+    for states in itertools.product(*(made_levels(each.part) for each in answers)):
+        runs = [len(list(run)) for unfilled, run in itertools.groupby(states, any) if unfilled]
+        if max(runs, default=0) <= most:
+            ends = zip([(), *states], states, strict=False)
+            found = zip(answers, ends, strict=True)
+            best = min(best, sum(each.solved.bounds.costs[at] for each, at in found if each.solved))  # type: ignore[attr-defined]
+    return best
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, float("inf")])
+def test_paths_are_the_cheapest(most: float) -> None:
+    """Of all, or of those with so many cuts in a row at which not all is filled; with as little asked as tells."""
+    possible = asked = every = 0
+    for seed in range(300):
+        answers = chained(seed)
+        best = brute(answers, most)
+        total, states = path(answers, most)
+        if best == float("inf"):
+            assert total == 0.0 and not any(map(any, states))
+            continue
+        possible += 1
+        assert total == pytest.approx(best)
+        pairs = zip(answers, zip([(), *states], states, strict=False), strict=True)
+        assert sum(each.solved.bounds.costs[at] for each, at in pairs if each.solved) == pytest.approx(best)  # type: ignore[attr-defined]
+        costings: list[Any] = [each.solved.bounds for each in answers if each.solved]
+        asked += sum(len(each.asked) for each in costings)
+        every += sum(len(each.costs) for each in costings)
+    assert possible > 150 and asked < every / 2
+
+
+def test_what_a_root_costs_at_least_is_said_of_what_it_needs() -> None:
+    """As for all at once: what parts fill is looked at once for many ends."""
+    seen = 0
+    for seed in range(200):
+        dag = random_dag(seed, 10)
+        names = sorted(dag.classes)
+        root = [Node(1.5, (names[0],)), Node(0.5, (names[0],), (names[-1],))]
+        found = floors(dag.classes)
+        least = floor(Dag({**dag.classes, "root": root}, ("root",)))
+        assert floor_of(root, found) == least
+        seen += least < float("inf")
+    assert seen > 100 and floor_of([], {}) == float("inf") and floor_of([Node(2.0)], {}) == 2.0
