@@ -69,10 +69,10 @@ def rough(problem: Problem) -> Choice | None:
     return None if filled is None else Pass(problem, at_ends(mates(problem), filled)).solve()
 
 
-def rougher(problem: Problem) -> Choice | None:
-    """What two passes find, of a problem with buffers for all outputs."""
-    filled = Pass(problem).filled()
-    return None if filled is None else Pass(problem, filled).solve()
+def rougher(problem: Problem, before: Choice) -> Choice | None:
+    """What a pass finds, of a problem with buffers for all outputs, for which the buffers are free that were filled ``before``, when less
+    had to be stored."""
+    return Pass(problem, _filled(before)).solve()
 
 
 def _known(problem: Problem) -> bool:

@@ -142,7 +142,7 @@ def _begun(program: Program, problem: Problem, wrong: Legality) -> tuple[Choice,
         if stricter is None:
             right = not built.repeated | built.compared and not any(map(wrong, built.extracted.regions))
             return (choice, built.extracted, problem) if right else None
-        within, choice = stricter, rougher(stricter)
+        within, choice = stricter, rougher(stricter, choice)
     return None
 
 
