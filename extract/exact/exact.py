@@ -210,13 +210,16 @@ def _along(
 def _unused(
     problem: Problem, answers: Sequence[Answer], paths: Iterable[Sequence[Levels]], choice: Choice
 ) -> frozenset[str]:
-    """The buffers that no solution fills which is about as cheap as one along ``paths``, nor is taken with one that is; nor that
-    ``choice`` does, in parts that are not solved, or not by kernels that are known, or are like no other, nor one of these where all is
-    filled at its ends: there are few such parts, and little else to go by."""
+    """The buffers that no solution fills which is about as cheap as one along ``paths``, nor is taken with one that is; nor the kernels
+    with which a part agrees with others: what is taken as one may be filled for less than in truth, and these are whole kernels. Nor
+    that ``choice`` fills, in parts that are not solved, or not by kernels that are known, or are like no other, nor one of these where
+    all is filled at its ends: there are few such parts, and little else to go by."""
     kept = set(problem.view.graph.outputs)
     filled = frozenset(kernel.buffer.cls for kernel in choice.kernels)
     count = Counter(id(each.solved) for each in answers)
     for each in answers:
+        if each.solved is not None:
+            kept.update(each.buffers[number] for number in each.solved.chosen)
         if each.solved is None or count[id(each.solved)] == 1:
             kept |= filled.intersection(each.part.buffers)
         if each.solved is not None and count[id(each.solved)] == 1:
