@@ -95,6 +95,7 @@ class Schedule:
 
 
 NUMBERS = tuple(field.name for field in fields(Schedule) if field.name != "algo")
+"""Its fields but the name, whose hash is another one in each process."""
 
 
 def attainment(unit: Unit, warp_tile: tuple[int, int] | None) -> float:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     """Seconds, by the levels of what a part is given (rows), and of what it makes (columns)."""
 
     Numbers = NDArray[np.int64]
+    """Which of several."""
 
 Ends = tuple[Levels, Levels]
 """The levels of what a part is given, and of what it makes."""
@@ -67,7 +68,7 @@ class Bounds:
         return [(ends, form.least) for ends, form in self._form.items() if form.least < float("inf")]
 
     def table(self) -> Costs:
-        """The same as a table; infinite at ends that there cannot be."""
+        """The same by the levels of what is given and of what is made; infinite at ends that there cannot be."""
         import numpy as np
 
         return np.array([form.least for form in self._form.values()]).reshape(self._shape)

@@ -64,8 +64,8 @@ def columns(
     left: float = float("inf"),
 ) -> Columns:
     """The kernels that fill ``buffer`` from what is in ``scope`` and cost no more than ``most`` seconds. ``labels``: of one
-    search at most, a count and not a time; ``left``: of all of them together. ``limit``: what it costs at most to fill the buffer where a set of others is
-    filled already; a kernel that reads those and costs more is of no use, and no part of the rest."""
+    search at most, a count and not a time; ``left``: of all of them together. ``limit``: what it costs at most to fill the buffer where
+    a set of others is filled already; a kernel that reads those and costs more is of no use, and no part of the rest."""
     rest = float("inf")
     candidates: list[tuple[float, Search, Buffer, Way, Label, Held]] = []
     count = 0

@@ -52,7 +52,8 @@ class Floor:
     ) -> float:
         """What a kernel costs at least, in seconds, that does work of these amounts with these reads: on a machine that is evenly
         full where it is not known how it runs. Where there is a way in which it costs no more than ``enough``, that is said of
-        some such way; else the answer may be any bound that is above ``enough``. ``whole``: whether that is all of it. ``levels``: of what is given, else any.
+        some such way; else the answer may be any bound that is above ``enough``. ``whole``: whether that is all of it. ``levels``: of
+        what is given, else any.
 
         One that goes on in an earlier part may hide what it moves here behind what it computes there. Where something is
         charged there, it is left out here."""

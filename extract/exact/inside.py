@@ -172,7 +172,7 @@ def beneath(
         Barred(frozenset({0, *(1 + each for each in source.barred)}), source.light) for source in sources
     ]
     before, lacks = (_before(problem, values, given, groups, each) for each in ({}, same if further else {}))
-    # where what is given is lacking, those that are light come once more
+    # where what is given is lacking, the sources that are light come once more; of the others nothing is known of what is given
     again = [number for number, each in enumerate(barred) if each.light and lacks != before]
     table = table_of(problem, frame, here_, before, lacks, unshared)
     found, rows = _known(known, table, [*barred, *(barred[each]._replace(lacking=True) for each in again)])

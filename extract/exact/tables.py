@@ -37,8 +37,8 @@ NOTHING = (Work(),) * len(HOWS)
 
 
 class _Read(NamedTuple):
-    """A way to read a value from a buffer. ``works``: of that, in each kind of kernel. ``names``: the first of a table's sets of names that has it; their number where none
-    has."""
+    """A way to read a value from a buffer. ``works``: of that, in each kind of kernel. ``names``: the first of a table's sets of names
+    that has it; their number where none has."""
 
     way: Once
     works: tuple[Work, ...]
@@ -46,9 +46,11 @@ class _Read(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A way to compute a value. ``works``: in each kind of kernel. ``sums``: whether it is a reduction. ``below``: the operands that are rows of the table before it, each
-    with whether it is evaluated again wherever the value is. ``only``: of each operand that can only be read, the sets of names of which one has it. ``read``: what a kernel reads at least for other operands. ``before``: what it does for those that are given to the
-    part, in each kind of kernel; ``lacking``: where they are lacking (:class:`~tinyc.extract.exact.inside.Kind`)."""
+    """A way to compute a value. ``works``: in each kind of kernel. ``sums``: whether it is a reduction. ``below``: the operands that
+    are rows of the table before it, each with whether it is evaluated again wherever the value is. ``only``: of each operand that can
+    only be read, the sets of names of which one has it. ``read``: what a kernel reads at least for other operands. ``before``: what it
+    does for those that are given to the part, in each kind of kernel; ``lacking``: where they are lacking
+    (:class:`~tinyc.extract.exact.inside.Kind`)."""
 
     works: tuple[Work, ...]
     sums: bool
@@ -151,7 +153,7 @@ def ways_of(table: Table, sources: Sequence[Barred]) -> Found:
         rows = [_Plain(row.made, *_options(row, number)) for row in table]
         like = next((other for known_rows, other in done if known_rows == rows), None)
         done.append((rows, how))
-        if like is not None:  # a row that is kept differs only where there is a product
+        if like is not None:  # many do the same in two kinds of kernels
             once |= {(source, how, outer): once[source, like, outer] for source, _, outer in [*once]}
             continue
         places = _places(rows)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import os
 import pickle
 import random
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 
 import pytest
@@ -119,3 +122,19 @@ def test_a_copy_of_a_model_is_of_its_class_and_estimates_the_same() -> None:
         again = pickle.loads(pickle.dumps(model))
         assert type(again) is type(model) and again == model
         assert again.kernel(Work(bytes_read=1e6)) == before
+
+
+def test_equal_schedules_are_found_in_any_process() -> None:
+    """Their hash is kept with them, and goes where they are sent: it must not be that of a name, which each process has for itself."""
+    schedule = Schedule("loops", blocks=7, staged_bytes=1.5, tile=(64, 64, 32), warp_tile=None)
+    other = replace(Schedule("loops", blocks=7, tile=(64, 64, 32)), staged_bytes=1.5)
+    assert schedule is not other and schedule == other and hash(schedule) == hash(other)
+    assert schedule != replace(other, algo="tiles") and schedule != replace(other, blocks=8)
+    text = (
+        "from tinyc.extract.cost.schedule import Schedule\n"
+        "print(hash(Schedule('loops', blocks=7, staged_bytes=1.5, tile=(64, 64, 32), warp_tile=None)))"
+    )
+    for seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=environment)
+        assert int(ran.stdout) == hash(schedule), ran.stderr
