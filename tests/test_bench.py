@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tinyc.bench import BENCHMARKS, explanations, gemm, models, scaling
+from tinyc.bench import BENCHMARKS, explanations, extraction, gemm, models, scaling
 from tinyc.bench.measure import Benchmark, median_ratio
 from tinyc.bench.programs import MODELS, Model
+from tinyc.bench.transformers import norm_first
 from tinyc.cli import main
 
 
@@ -49,6 +51,21 @@ def test_a_product_beside_numpy(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert set(figures) == set(gemm.MEANINGS)
     assert figures["ratio"] == pytest.approx(figures["time_s"] / figures["numpy_time_s"])
     assert figures["peak_bytes"] == figures["arena_bytes"] + figures["scratch_bytes"]
+
+
+def test_how_near_the_best_deep_transformers_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = {"small": extraction.Case(norm_first, (1, 8, 16, 2), "fp32", "cpu")}
+    run = partial(extraction.run, cases=one, blocks=3)
+    small = replace(extraction.BENCHMARK, run=lambda repeats, peers: run(repeats, peers))
+    found = json.loads(show(small, monkeypatch, capsys, "--json"))
+    assert found["repeat"] == 1
+    (figures,) = found["cases"].values()
+    assert set(figures) == set(extraction.MEANINGS)
+    assert 0.0 <= figures["gap"] <= 1.0 and 0.0 < figures["search_s"] < figures["extract_s"]
+    assert figures["kernels"] >= 3 and figures["estimate_s"] > 0.0
+    assert {case.target for case in extraction.CASES.values()} == {"sm80", "sm90", "cpu"}
 
 
 def test_what_explanations_cost(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

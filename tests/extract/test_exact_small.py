@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from kernel_examples import ENOUGH, chosen_from
-from test_other_transformers import norm_first, norm_last, shapes
 
 import tinyc
+from tinyc.bench.transformers import norm_first, norm_last, shapes
 from tinyc.extract.choice import Choice, Key, children_of
 from tinyc.extract.exact import exact as search
 from tinyc.extract.exact.answers import Answer, answered

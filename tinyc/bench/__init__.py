@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import estimates, explanations, gemm, models, sass, scaling
+from . import estimates, explanations, extraction, gemm, models, sass, scaling
 from .measure import Benchmark
 
 #: name -> benchmark
@@ -17,6 +17,7 @@ BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType(
             models.BENCHMARK,
             estimates.BENCHMARK,
             scaling.BENCHMARK,
+            extraction.BENCHMARK,
             explanations.BENCHMARK,
             sass.BENCHMARK,
         )
