@@ -76,6 +76,6 @@ BENCHMARK = Benchmark(
     "extraction",
     "how near the best the kernels of 16 transformer blocks are, and how long that takes",
     run,
-    1,
+    3,
     MEANINGS,
 )
