@@ -57,6 +57,8 @@ def _kernels(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Ite
     running = problem.running
     loops: How = "walked" if any(running.streams(key, items[key]) for key in keys) else "loops"
     walks = problem.tiling is None or any(running.streamed(key, items[key]) for key in keys)
+    # values that are computed on the way are weighted in loops: matrix units take them as they are loaded
+    walks = walks and (problem.tiling is None or _loaded(items))
     if how == "loops" or (how == "scanned" and (not walks or any(map(is_rounded, items.values())))):
         how = loops  # matrix units walk no scores that take tf32
     # of few points, a product in loops may take less than in tiles; but what can be walked is walked
@@ -70,6 +72,17 @@ def _kernels(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Ite
         work = running.spread(work, way.shape, items, problem.works.element(buffer))
         found.append(Kernel(buffer, way, items, work, problem.model.kernel(work)))
     return found
+
+
+def _loaded(items: Mapping[Key, Item]) -> bool:
+    """Whether what Streams weight is read, and nothing but cast."""
+    for stream in items.values():
+        key: Key = stream.children[1] if stream.head == "Stream" else "", False
+        while key in items and items[key].head == "Cast":
+            key = items[key].children[0], False
+        if key in items and items[key].head not in ("Read", "Const"):
+            return False
+    return True
 
 
 def without_rounding(view: View, root: Key, items: Mapping[Key, Item]) -> Mapping[Key, Item] | None:
