@@ -76,11 +76,12 @@ def _kernels(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Ite
 
 def _loaded(items: Mapping[Key, Item]) -> bool:
     """Whether what Streams weight is read, and nothing but cast."""
-    for stream in items.values():
-        key: Key = stream.children[1] if stream.head == "Stream" else "", False
-        while key in items and items[key].head == "Cast":
-            key = items[key].children[0], False
-        if key in items and items[key].head not in ("Read", "Const"):
+    weights = [item.children[1] for item in items.values() if item.head == "Stream"]
+    for cls in weights:
+        item = items.get((cls, False))
+        while item is not None and item.head == "Cast":
+            item = items.get((item.children[0], False))
+        if item is not None and item.head not in ("Read", "Const"):
             return False
     return True
 

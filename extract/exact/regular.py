@@ -15,7 +15,6 @@ from .separators import norms, separators
 SEPARATED = 1.1
 """What a choice costs at most, as often as another, with which a program is cut in more places instead."""
 
-
 LAUNCHED = 3 / 5
 """The share of a program's time that its launches take from which on its kernels compute again what they could read."""
 
