@@ -13,7 +13,7 @@ import pytest
 from kernel_examples import ENOUGH, chosen_from
 
 import tinyc
-from tinyc.bench.transformers import norm_first, norm_last, shapes
+from tinyc.bench.transformers import norm_first, norm_last, stack
 from tinyc.extract.choice import Choice, Key, children_of
 from tinyc.extract.exact import exact as search
 from tinyc.extract.exact.answers import Answer, answered
@@ -38,21 +38,11 @@ from tinyc.extract.problem import Problem
 from tinyc.extract.view import Item
 
 
-def small(block: Any, layers: int, size: tuple[int, ...], target: str, dtype: str) -> tuple[Problem, Choice]:
+def small(
+    block: Any, layers: int, size: tuple[int, int, int, int], target: str, dtype: str
+) -> tuple[Problem, Choice]:
     """``size``: batch, tokens, width, heads."""
-    batch, tokens, width, heads = size
-
-    def function(x: Any, **parameters: Any) -> Any:
-        for layer in range(layers):
-            x = block(x, {name: parameters[f"{name}_{layer}"] for name in shapes(width)}, heads)
-        return x
-
-    specs = {
-        f"{name}_{layer}": tinyc.spec(dtype, shape)
-        for layer in range(layers)
-        for name, shape in shapes(width).items()
-    }
-    program = tinyc.trace(function, x=tinyc.spec(dtype, (batch, tokens, width)), **specs)
+    program = stack(block, layers, *size, dtype)
     return chosen_from(program, target)
 
 
@@ -213,7 +203,9 @@ def test_sets_are_made_few_by_what_they_have_in_common(seed: int) -> None:
         (norm_last, (2, 8, 32, 2), "sm80", "fp16"),
     ],
 )
-def test_sixteen_small_layers_are_close(block: Any, size: tuple[int, ...], target: str, dtype: str) -> None:
+def test_sixteen_small_layers_are_close(
+    block: Any, size: tuple[int, int, int, int], target: str, dtype: str
+) -> None:
     problem, start = small(block, 16, size, target, dtype)
     choice, proof = search.exact(problem, start, Effort(60.0, 150_000))
     assert proof.gap <= search.CLOSE and choice.seconds <= start.seconds
