@@ -226,6 +226,20 @@ class Problem:
         return frozenset[Work]().union(*(works for own, works in found if axes is None or own <= axes))
 
     @cached_property
+    def weighted(self) -> frozenset[str]:
+        """The classes that Streams weight, and what these are cast from: where one is computed, the Stream runs in loops
+        (``pricing.py``)."""
+        items = self.view.items
+        found: set[str] = set()
+        stack = [item.children[1] for each in items.values() for item in each if item.head == "Stream"]
+        while stack:
+            cls = stack.pop()
+            if cls not in found:
+                found.add(cls)
+                stack += [item.children[0] for item in items.get(cls, ()) if item.head == "Cast"]
+        return frozenset(found)
+
+    @cached_property
     def walked(self) -> Mapping[Schedule, frozenset[Key]]:
         """How kernels run that hold a Stream at their output axes, each with the values that may be made of it in a kernel."""
         numbers: dict[Schedule, set[int]] = {}

@@ -21,7 +21,7 @@ from ..pricing import priced
 from ..view import Buffer, Item, Way, is_rounded
 from .cases import LOOPS, SCAN, STREAMS, Case, Held, Loops
 from .covers import Cover, least
-from .floors import Floor
+from .floors import Amounts, Floor
 from .labels import COMPARED, Label, Labels, State
 from .moves import Moves
 from .scope import Open, Scope
@@ -121,11 +121,13 @@ class Search:
         shape: tuple[int, ...] | None = None,
         size: int = 0,
         axes: frozenset[str] | None = None,
+        less: Amounts | None = None,
     ) -> None:
         """``beside``: work of the kernel that is not in its labels. ``root``: a value that has to be computed here.
         ``filled``: the buffer that is filled, if it is a kernel's; else what a kernel costs more is looked at. ``shape``,
         ``size``: that it has then, and the bytes of an element. ``axes``: that the values of a kernel without
-        ``root`` depend on, where that is known."""
+        ``root`` depend on, where that is known. ``less``: work of the labels that does not count."""
+        self.less = less
         self.scope, self.case, self.root, self.most, self.filled = scope, case, root, most, filled
         self.size, self.own = size, scope.bits[filled] if filled else 0
         self.beside, self.limit = beside, limit
@@ -213,9 +215,9 @@ class Search:
         """What a kernel that goes on from a label costs at least; see :meth:`Floor.of`."""
         work, reads = label.work, label.reads
         if ahead is None:
-            return self.floors.of(work, reads, held, enough=enough)
+            return self.floors.of(work, reads, held, enough=enough, less=self.less)
         work = tuple(map(add, work, ahead.work))
-        return self.floors.of(work, reads | ahead.reads, held, whole=False, enough=enough)
+        return self.floors.of(work, reads | ahead.reads, held, whole=False, enough=enough, less=self.less)
 
     def costs(self, way: Way, label: Label, held: Held) -> tuple[float, ...]:
         """What a whole kernel costs, for each of the scope's levels."""
@@ -282,7 +284,7 @@ class Search:
             ways.append((work, reads, limit, enough))
         dearer = float("inf")
         for work, reads, limit, enough in ways:
-            floor = self.floors.of(work, reads, state.held, whole=False, enough=enough)
+            floor = self.floors.of(work, reads, state.held, whole=False, enough=enough, less=self.less)
             if floor <= enough:
                 return True
             if floor <= limit:

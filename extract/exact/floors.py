@@ -49,11 +49,12 @@ class Floor:
         whole: bool = True,
         levels: Levels | None = None,
         enough: float = 0.0,
+        less: Amounts | None = None,
     ) -> float:
         """What a kernel costs at least, in seconds, that does work of these amounts with these reads: on a machine that is evenly
         full where it is not known how it runs. Where there is a way in which it costs no more than ``enough``, that is said of
         some such way; else the answer may be any bound that is above ``enough``. ``whole``: whether that is all of it. ``levels``: of
-        what is given, else any.
+        what is given, else any. ``less``: amounts that do not count.
 
         One that goes on in an earlier part may hide what it moves here behind what it computes there. Where something is
         charged there, it is left out here."""
@@ -68,6 +69,8 @@ class Floor:
         for once, schedule in scope.given.once(reads, self.case.how, levels):
             if not whole or self._tiles(reads, held, schedule):
                 total = tuple(map(add, amounts, once))
+                if less is not None:
+                    total = tuple([max(0.0, each - out) for each, out in zip(total, less, strict=True)])
                 least = min(least, self._least(total, moved, held, reads, schedule, whole, enough))
             if least <= enough:
                 if self.written is not None and not reads & scope.inside and self.hit is not None:
@@ -82,10 +85,12 @@ class Floor:
             return False
         return timer(self.scope.values(amounts, self.beside, self.scope.bytes(reads))) <= enough
 
-    def by_levels(self, amounts: Amounts, reads: int, held: Held) -> tuple[float, ...]:
+    def by_levels(
+        self, amounts: Amounts, reads: int, held: Held, less: Amounts | None = None
+    ) -> tuple[float, ...]:
         """The same of all of a kernel, at each of the scope's levels: at many of them it does the same."""
         likes, few = self.scope.given.by_levels(reads, self.case.how)
-        found = [self.of(amounts, reads, held, levels=levels) for levels in few]
+        found = [self.of(amounts, reads, held, levels=levels, less=less) for levels in few]
         return tuple([found[like] for like in likes])
 
     def _tiles(self, reads: int, held: Held, schedule: Schedule | None) -> bool:

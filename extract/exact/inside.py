@@ -12,12 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..choice import How, Key, outside
+from ..choice import LOOPED, How, Key, outside
+from ..cost.model import Work
 from ..cost.schedule import Schedule
 from ..problem import Problem
 from ..view import Item
 from .frames import frame_of
-from .once import HOWS, Once, fewest
+from .once import HOWS, Once, fewest, of_fields
 from .sources import Source, beneath_sums, sources_of
 from .tables import Barred, Found, Known, Table, table_of, ways_of
 
@@ -31,14 +32,16 @@ Levels = tuple[int, ...]
 class Kind(NamedTuple):
     """How later parts do without a buffer. ``source``: which of :attr:`Beneath.sources` it is had from. ``outer``: some kernel
     computes its values at its own output axes; ``inner``: some does within reductions. ``deep``: some of what those kernels compute is
-    charged in an earlier part. ``lacking``: nor is what the part is given had with hardly any work, for kinds that tell: those in which hardly
-    anything else is computed."""
+    charged in an earlier part. ``lacking``: nor is what the part is given had with hardly any work, for kinds that tell. ``tiled``: of
+    these, where sums are computed again, whether some of those kernels tile a product, which is charged then; loops do what they lack each
+    for itself. None where that is not told."""
 
     source: int
     outer: bool
     inner: bool
     deep: bool
     lacking: bool = False
+    tiled: bool | None = None
 
     def at(self, outer: bool) -> bool:
         """Whether some kernel computes its values there."""
@@ -66,6 +69,7 @@ class Beneath:
         further: what a kernel of a part after the next does that computes a value for another that is not filled, one of these at
             least: what it reads of inputs, and of what is beneath earlier parts, is left out. For each kind of kernel and place, and
             whether the source is none that is light.
+        lacked: what loops do at most for what the part is given, of kinds that are not ``tiled``.
     """
 
     name: str
@@ -80,6 +84,7 @@ class Beneath:
     counted: frozenset[str] = frozenset()
     light: int = 0
     further: Mapping[tuple[How, bool, bool], Sequence[Once]] = field(default_factory=dict)
+    lacked: Work = Work()
 
     @property
     def levels(self) -> int:
@@ -102,7 +107,7 @@ class Beneath:
         if not level:
             return ()
         kind = self.kinds[level - 1]
-        return kind.source, kind.lacking, kind.at(outer)
+        return kind.source, kind.lacking, kind.tiled, kind.at(outer)
 
     def done(self, level: int, how: How, outer: bool) -> Sequence[Once]:
         """What a kernel does that computes a value, one of these at least; nothing where it cannot. ``level``: 0 of that which
@@ -111,8 +116,10 @@ class Beneath:
             every = (self.once.get((source, how, outer), ()) for source in range(len(self.sources)))
             return fewest(itertools.chain.from_iterable(every))
         kind = self.kinds[level - 1]
-        once = self.lacking if kind.lacking else self.once
-        return once.get((kind.source, how, outer), ()) if kind.at(outer) else ()
+        if not kind.at(outer) or (kind.tiled is False and how not in LOOPED):
+            return ()
+        once = self.lacking if kind.lacking and (kind.tiled is None or how in LOOPED) else self.once
+        return once.get((kind.source, how, outer), ())
 
 
 def beneath(
@@ -172,12 +179,12 @@ def beneath(
         Barred(frozenset({0, *(1 + each for each in source.barred)}), source.light) for source in sources
     ]
     before, lacks = (_before(problem, values, given, groups, each) for each in ({}, same if further else {}))
-    # where what is given is lacking, the sources that are light come once more; of the others nothing is known of what is given
-    again = [number for number, each in enumerate(barred) if each.light and lacks != before]
+    # where what is given is lacking, the sources come once more
+    again = range(len(barred)) if lacks != before else range(0)
     table = table_of(problem, frame, here_, before, lacks, unshared)
     found, rows = _known(known, table, [*barred, *(barred[each]._replace(lacking=True) for each in again)])
     numbers = range(len(barred))
-    lacked = {number: len(barred) + again.index(number) if number in again else number for number in numbers}
+    lacked = {number: len(barred) + number if again else number for number in numbers}
     places = [*itertools.product(HOWS, (True, False))]
     once, lacking = (
         {(number, *each): found[at[number], *each] for number in numbers for each in places}
@@ -191,19 +198,24 @@ def beneath(
     able = frozenset[Key]().union(*(able_at[source, False] for source in range(len(sources))))
     outer = {outside(view.free[key[0]]) for key in able} or {True}
     kinds = tuple(
-        Kind(source, *there, deep, lacks)
+        Kind(source, *there, deep, lacks, tiled)
         for source in range(len(sources))
         for there, deep, lacks in itertools.product(
             _uses(outer, told and not sources[source].light),
             (True, False),
             (False, True),
         )
-        if not lacks or (sources[source].light and once != lacking)
+        if not lacks or any(once[source, *each] != lacking[source, *each] for each in places)
+        for tiled in ((True, False) if lacks and not sources[source].light else (None,))
     )
     walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
     unread = _further(known, table_of(problem, frame), barred)
-    return Beneath(name, partial, sources, kinds, once, lacking, able, able_at, walks, counted, light, unread)
+    looped = (HOWS.index(how) for how in LOOPED)
+    done = of_fields(max, [way.work for how in looped for each in lacks.values() for way in each[how]])
+    return Beneath(
+        name, partial, sources, kinds, once, lacking, able, able_at, walks, counted, light, unread, done
+    )
 
 
 def _uses(places: Collection[bool], apart: bool) -> Iterator[tuple[bool, bool]]:

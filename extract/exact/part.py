@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..choice import How, Key
 from ..cost.model import Work
 from ..problem import Option
-from .inside import Beneath, Levels, combined
+from .inside import Beneath, Kind, Levels, combined
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,11 @@ class Part:
     def levels(self) -> list[Levels]:
         """What may be filled of what is given."""
         return combined([self.known[name].levels if name in self.known else 2 for name in self.given])
+
+    def group(self, name: str) -> Beneath:
+        """How later parts may do without a buffer that is made."""
+        plain = Kind(0, True, True, True), Kind(0, True, True, False)
+        return self.groups[name] if name in self.groups else Beneath(name, kinds=plain)
 
     def at(self, levels: Levels) -> dict[str, int]:
         """The level of each of those of which anything is known."""

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from .columns import Columns
 from .dag import Dag, Node, Solution, taken
-from .inside import Beneath, Kind, Levels
-from .part import Part
+from .inside import Levels
 from .scope import Scope
 from .within import Unfilled, Within
 
@@ -77,9 +76,7 @@ class PartDag:
         self._nodes: dict[tuple[float, ...], tuple[int, Mapping[str, Sequence[Node]]]] = {}
         self._made_at: dict[Hashable, tuple[int, Sequence[Node]]] = {}
         self._number: dict[tuple[Node, ...], int] = {}
-        self.unfilled = {
-            name: Unfilled(scope, group_of(self.part, name), each) for name, each in ways.items()
-        }
+        self.unfilled = {name: Unfilled(scope, self.part.group(name), each) for name, each in ways.items()}
 
     def names(self, reads: int) -> tuple[str, ...]:
         """The buffers of a bit set that have to be filled."""
@@ -135,8 +132,3 @@ class PartDag:
         unfilled = self.unfilled[name]
         for way in unfilled.at(level, given):
             yield Node(unfilled.charge(way, level), (), self.names(way.reads | way.more))
-
-
-def group_of(part: Part, name: str) -> Beneath:
-    """How later parts may do without a buffer that is made."""
-    return part.groups.get(name, Beneath(name, kinds=(Kind(0, True, True, True), Kind(0, True, True, False))))

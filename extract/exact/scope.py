@@ -117,7 +117,7 @@ class Scope:
             self.circle += [first] * len(circle)
         self.position = {key: number for number, key in enumerate(self.order)}
         self.roofline = estimates_by_formulas(problem.model)
-        self.dropped: set[tuple[Case, int, int]] = set()
+        self.dropped = self._unwalked()
         self.moves: dict[object, Moves] = {}  # of searches from one root, by what they are of
         self.covers = Covers(self)
         self.levels = part.levels
@@ -131,6 +131,18 @@ class Scope:
         self._seconds: dict[tuple[int, int, Case], float] = {}
         self._steps: dict[tuple[int, int, Contexts], tuple[tuple[int, Contexts], ...]] = {}
         self._work: dict[tuple[int, int, Case, tuple[int, ...] | None], tuple[tuple[float, ...], Held]] = {}
+
+    def _unwalked(self) -> set[tuple[Case, int, int]]:
+        """The ways to compute what a Stream weights, in a kernel that walks its scores: matrix units take it as it is loaded."""
+        if self.problem.tiling is None:
+            return set()
+        return {
+            (SCAN, position, number)
+            for position, key in enumerate(self.order)
+            if key[0] in self.problem.weighted
+            for number, option in enumerate(self.options[key])
+            if option.item.head not in ("Read", "Const", "Cast")
+        }
 
     def _twins(self) -> dict[str, str]:
         """Buffers that hold the same in the same order, under two shapes: one of them is enough for all that read either."""

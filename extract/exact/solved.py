@@ -19,7 +19,7 @@ from .inside import INSIDE, Levels, combined
 from .merged import MERGINGS
 from .meter import Meter
 from .part import Part
-from .partdag import PartDag, group_of
+from .partdag import PartDag
 from .rounded import Picked
 from .scope import Scope
 from .within import LABELS, Within, within
@@ -206,7 +206,7 @@ def solved(known: Searched, keys: Sequence[Key], buffers: Sequence[str], meter: 
 
 def made_levels(part: Part) -> list[Levels]:
     """What may be filled of what a part makes."""
-    return combined([group_of(part, name).levels if name in part.targets else 1 for name in part.made])
+    return combined([part.group(name).levels if name in part.targets else 1 for name in part.made])
 
 
 def _weighed(scope: Scope, meter: Meter, attempt: Try) -> tuple[dict[str, Columns], dict[str, float]] | None:

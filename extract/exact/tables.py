@@ -303,7 +303,7 @@ def _done(
     found: dict[int, Sequence[Way]] = {}
     for place, (row, (names, light, lacking)) in enumerate(zip(rows, heeds, strict=True)):
         light = light and barred.light
-        asked = place, Barred(names & barred.names, light, light and lacking and barred.lacking)
+        asked = place, Barred(names & barred.names, light, lacking and barred.lacking)
         had = known.get(asked)
         if had is None:
             had = known[asked] = _had(row, barred, again, values)
@@ -332,7 +332,8 @@ def _had(row: _Plain, barred: Barred, again: int, values: Mapping[int, Sequence[
             done = most((*read, *each)) if read or each else step.read
             # what computes a sum again takes long enough, and is charged where it is made with all that it needs
             before = step.lacking if barred.lacking else step.before
-            for more in itertools.product(*before) if done.plain and barred.light else ((),):
+            counts = done.plain if barred.light else barred.lacking
+            for more in itertools.product(*before) if counts else ((),):
                 beside = most((done, *more)) if more else done
                 computed.append(beside)
                 ways.append(

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ..choice import outside
+from ..choice import LOOPED, outside
 from ..cost.model import Work
 from .columns import Search
 from .inside import Beneath, Kind, Levels
@@ -24,11 +24,16 @@ OTHERS = 4
 """Sets of buffers at most that are read for a value at other axes."""
 
 
+Costs = tuple[float, ...]
+"""Seconds at each of a scope's levels."""
+
+
 class Within(NamedTuple):
     """``reads``: bit set of the buffers that must be filled for it; ``marks``: with what it computes of what is given.
     ``seconds``: what the kernel takes longer at least. ``base``, ``copy``: the product of which it keeps rows, with those that
     are kept or without. ``some``: it stands for ways of which no more is known. ``outer``: whether the value is at the kernel's
-    output axes."""
+    output axes. ``tiled``: whether the kernel tiles a product. ``rest``: the seconds beside what loops do for what the part lacks
+    (:attr:`Beneath.lacked`), where they do that each for itself."""
 
     reads: int
     marks: int
@@ -37,6 +42,8 @@ class Within(NamedTuple):
     copy: object
     some: bool
     outer: bool
+    tiled: bool
+    rest: float = 0.0
     more: int = 0
 
 
@@ -48,15 +55,18 @@ def within(
     what it is ``worth`` are one. And whether there are too many: those that are not looked at are one then; none is told where there
     are more than so many ``labels`` of all searches together."""
     most, full = 2 * worth.get(scope.same.get(name, name), float("inf")), False
-    levels = scope.levels
-    found: list[tuple[Within, tuple[float, ...]]] = []
+    levels, group = scope.levels, scope.part.group(name)
+    lacked = scope.amounts(group.lacked) if any(kind.tiled is False for kind in group.kinds) else None
+    found: list[tuple[Within, Costs, Costs]] = []
     for key in scope.part.targets[name]:
         if key not in scope.position:
             continue
         axes = scope.problem.view.free[key[0]]
         outer = outside(axes)
         for case in scope.cases.of(key, anywhere=True):
-            search = Search(scope, case, most, Work(), axes=axes)
+            tiled = case.how not in LOOPED
+            less = None if tiled else lacked
+            search = Search(scope, case, most, Work(), axes=axes, less=less)
             search.run(key, int(min(LABELS, labels)))
             labels -= search.count
             full |= search.full
@@ -67,21 +77,25 @@ def within(
                     kinds = dict(held)
                     product = kinds.get("product")
                     base, copy = (product, None) if "base" in kinds else (None, product)
-                    way = Within(label.reads & scope.filled, label.reads, 0.0, base, copy, False, outer)
-                    if label.reads & scope.inside:
-                        found.append((way, search.floors.by_levels(label.work, label.reads, held)))
-                    else:
-                        found.append((way, (search.floor(label, held),) * len(levels)))
+                    way = Within(
+                        label.reads & scope.filled, label.reads, 0.0, base, copy, False, outer, tiled
+                    )
+                    costs = search.floors.by_levels(label.work, label.reads, held)
+                    rest = costs
+                    if less is not None:
+                        rest = search.floors.by_levels(label.work, label.reads, held, less)
+                    found.append((way, costs, rest))
             if search.least < float("inf"):
-                way = Within(scope.must((key,)), 0, 0.0, None, None, True, outer)
-                found.append((way, (search.least,) * len(levels)))
+                way = Within(scope.must((key,)), 0, 0.0, None, None, True, outer, tiled)
+                costs = (search.least,) * len(levels)
+                found.append((way, costs, costs))
     # rows of a product that are kept are computed for one of these values
-    bases = {way.base for way, _ in found} - {None}
+    bases = {way.base for way, _, _ in found} - {None}
     kept = [each for each in found if each[0].copy is None or each[0].copy in bases]
     return {
         each: [
-            way._replace(seconds=max(0.0, seconds[number]))
-            for way, seconds in kept
+            way._replace(seconds=max(0.0, seconds[number]), rest=max(0.0, rest[number]))
+            for way, seconds, rest in kept
             if seconds[number] < float("inf")
         ]
         for number, each in enumerate(levels)
@@ -90,18 +104,18 @@ def within(
 
 def best(ways: Iterable[Within]) -> list[Within]:
     """Those of which no other needs less and takes no longer."""
-    ordered = sorted(ways, key=lambda way: (way.seconds, way.reads))
+    ordered = sorted(ways, key=lambda way: (way.seconds, way.rest, way.reads))
     kept: list[Within] = []
     # one set of both that it needs: there may be thousands of ways, each of them held against hundreds
     width = max(((way.reads | way.more).bit_length() for way in ordered), default=0)
-    known: list[int] = []
+    known: list[tuple[int, float]] = []
     for way in ordered:
         needed = way.reads | way.more | way.marks << width
-        for other in known:
-            if other & needed == other:
+        for other, rest in known:
+            if other & needed == other and rest <= way.rest:
                 break
         else:
-            known.append(needed)
+            known.append((needed, way.rest))
             kept.append(way)
     return kept
 
@@ -172,8 +186,11 @@ class Unfilled:
         """Whether something is charged for a kernel with this way, here or in an earlier part, as ``kind`` has it. ``charged``:
         something is for what it may compute of what is given."""
         free = not charged or bool(way.reads & self.rooted)
+        if kind.tiled not in (None, way.tiled):
+            return False
         if not self.group.sources[kind.source].light:
-            free = free and way.seconds <= self.cheap
+            seconds = way.rest if kind.tiled is False else way.seconds
+            free = free and seconds <= self.cheap
             if kind.deep and way.some:  # it may take more
                 return True
         return free != kind.deep
@@ -187,9 +204,10 @@ class Unfilled:
             apart.setdefault(what, []).append(way)
         return [way for each in apart.values() for way in best(each)]
 
-    def _kind(self, way: Within) -> tuple[bool, bool, bool]:
+    def _kind(self, way: Within) -> tuple[bool, ...]:
         """What :meth:`_fits` asks of a way."""
-        return bool(way.reads & self.rooted), way.seconds <= self.cheap, way.some
+        cheap = way.seconds <= self.cheap, way.rest <= self.cheap
+        return bool(way.reads & self.rooted), *cheap, way.some, way.tiled
 
     def _ways(self, ways: Sequence[Within], number: int, outer: bool, inner: bool) -> list[Within]:
         """Those from a source, where it is computed at the kernel's output axes, or within reductions, or both, as :meth:`_fits` tells
@@ -205,7 +223,7 @@ class Unfilled:
             # some kernel reads some of it, not always the one that is charged: where nothing is, one that reads of the first
             some, own = sum(self.partial[number] for number in numbers), source.light and not place
             there = self._best(
-                way._replace(reads=way.reads | bit, seconds=0.0 if source.light else way.seconds)
+                (way._replace(seconds=0.0, rest=0.0) if source.light else way)._replace(reads=way.reads | bit)
                 for way in there
                 if way.some or way.reads & some or not own
                 for bit in ((0,) if way.reads & some else bits(some))
@@ -222,11 +240,13 @@ class Unfilled:
 
     def _best(self, ways: Iterable[Within]) -> list[Within]:
         """The best of each kind."""
-        apart: dict[tuple[bool, bool, bool], list[Within]] = {}
+        apart: dict[tuple[bool, ...], list[Within]] = {}
         for way in dict.fromkeys(ways):
             apart.setdefault(self._kind(way), []).append(way)
         return [way for each in apart.values() for way in best(each)]
 
     def charge(self, way: Within, level: int) -> float:
         """What a kernel with this way is charged here, in seconds."""
-        return way.seconds if self.group.kinds[level - 1].deep else 0.0
+        kind = self.group.kinds[level - 1]
+        seconds = way.rest if kind.tiled is False else way.seconds
+        return seconds if kind.deep else 0.0
