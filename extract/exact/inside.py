@@ -84,7 +84,7 @@ class Beneath:
     counted: frozenset[str] = frozenset()
     light: int = 0
     further: Mapping[tuple[How, bool, bool], Sequence[Once]] = field(default_factory=dict)
-    lacked: Work = Work()
+    lacked: Work = field(default_factory=Work)
 
     @property
     def levels(self) -> int:
