@@ -67,11 +67,14 @@ class Bounds:
         """The ends that there may be, with what is known of each so far."""
         return [(ends, form.least) for ends, form in self._form.items() if form.least < float("inf")]
 
-    def table(self) -> Costs:
-        """The same by the levels of what is given and of what is made; infinite at ends that there cannot be."""
+    def table(self, dearer: Mapping[Ends, float] | None = None) -> Costs:
+        """The same by the levels of what is given and of what is made; infinite at ends that there cannot be. ``dearer``: what it
+        costs more at some ends."""
         import numpy as np
 
-        return np.array([form.least for form in self._form.values()]).reshape(self._shape)
+        more = dearer or {}
+        least = [form.least + more.get(ends, 0.0) for ends, form in self._form.items()]
+        return np.array(least).reshape(self._shape)
 
     def least(self, ends: Ends) -> float:
         form = self._form.get(ends)
@@ -98,6 +101,10 @@ class Bounds:
         if form is None or form.answer is None:
             return None
         return self._costs.taken(form.dag, ends[0], form.answer.solution)
+
+    def cost(self, ends: Ends, name: str, column: int) -> float:
+        """What the kernel of a column costs there, in seconds."""
+        return self._costs.columns[name][column][self._costs.levels.index(ends[0])]
 
     def near(self, ends: Ends, most: float) -> frozenset[str]:
         """The buffers that are filled in some solution at these ends that costs no more than ``most`` seconds beside the cheapest."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..choice import Choice, Kernel
@@ -23,6 +23,7 @@ from ..mates import mates
 from ..problem import Problem
 from ..relaxation import Pass
 from ..uncollected import uncollected
+from .along import along
 from .answers import Answer, answered
 from .chains import stored
 from .cuts import Cut, cuts, joined
@@ -35,7 +36,6 @@ from .paths import path
 from .proof import Effort, Proof, unproven
 from .regular import guided, launched, looped, separated
 from .relaxed import relaxed
-from .rounded import Picked, rounded
 from .solved import Solved, made_levels
 from .sources import adds_normalised, adds_several
 from .tables import Known
@@ -128,16 +128,8 @@ def _searched(
         more = _supplied(problem, best, {name for part in division for name in part.common})
         # what is merged rarely gives kernels
         content = any(each.merged for each in found) and bound >= best.seconds * (1 - enough)
-        along = _along(problem, answers, () if content else paths)
-        choices: Iterable[dict[str, Kernel]] = itertools.chain([_agreed(problem, answers, loosely)], along)
-        for longer in (False, True):
-            for held in choices:
-                choice = assembled(problem, more | own | held)
-                if choice is not None and choice.seconds < best.seconds * (1 - TOLERANCE):
-                    best = choice
-            if longer or not large or bound >= best.seconds * (1 - enough):
-                break
-            choices = _along(problem, answers, [path(answers, RUN)[1]])
+        runs = () if content or not large else (float("inf"), 1, RUN)
+        best = _best(problem, answers, best, more | own, loosely, runs, bound / (1 - enough))
         if meter.limit or bound >= best.seconds * (1 - enough) or plain is not None:
             break
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound, CLOSE * best.seconds)
@@ -185,6 +177,31 @@ def _cuts(problem: Problem, guide: Choice, plain: Sequence[Cut] | None) -> list[
     return joined(at, counts, TOGETHER, LARGE if plain is None else 0)
 
 
+def _best(
+    problem: Problem,
+    answers: Sequence[Answer],
+    best: Choice,
+    other: Mapping[str, Kernel],
+    loosely: bool,
+    runs: Iterable[float],
+    near: float,
+) -> Choice:
+    """``best``, or what is cheaper of the kernels with which parts agree, and of those along paths with ``runs`` of cuts at which not
+    all is filled; until it costs no more than ``near`` seconds. ``other``: kernels of what these do not fill."""
+
+    def dearest() -> float:
+        return best.seconds * (1 - TOLERANCE)
+
+    paths = itertools.chain.from_iterable(along(problem, answers, most, dearest) for most in runs)
+    for held in itertools.chain([_agreed(problem, answers, loosely)], paths):
+        choice = assembled(problem, {**other, **held})
+        if choice is not None and choice.seconds < dearest():
+            best = choice
+        if best.seconds <= near:
+            break
+    return best
+
+
 def _agreed(problem: Problem, answers: Sequence[Answer], loosely: bool) -> dict[str, Kernel]:
     """The kernels of the parts where all is filled at every cut."""
     kernels: dict[str, Kernel] = {}
@@ -192,19 +209,6 @@ def _agreed(problem: Problem, answers: Sequence[Answer], loosely: bool) -> dict[
         if each.solved is not None:
             kernels |= each.solved.kernels(problem, each.keys, each.buffers) or {}
     return (stored(problem, kernels) if loosely else kernels) or {}
-
-
-def _along(
-    problem: Problem, answers: Sequence[Answer], paths: Iterable[Sequence[Levels]]
-) -> Iterator[dict[str, Kernel]]:
-    """The kernels of the bounds along each of ``paths``."""
-    for states in paths:
-        picked: list[Picked] = []
-        for each, before, after in zip(answers, [(), *states], states, strict=False):
-            if each.solved is not None:
-                more = each.solved.picked(problem, each.keys, each.buffers, (before, after))
-                picked += more or []
-        yield rounded(problem, picked) or {}
 
 
 def _unused(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from ..choice import Key, bound_axes
+from ..choice import How, Key, bound_axes
 from ..cost.model import Work
 from ..problem import Option, Problem
-from ..view import LEVEL, axis_id
-from .once import HOWS
+from ..view import LEVEL, axis_extent, axis_id
+from .once import HOWS, of_fields
 
 
 class _Framed(NamedTuple):
@@ -39,6 +40,7 @@ def frame_of(
 ) -> Frame:
     """``keys``: operands first. ``made``: those that are looked at."""
     place = {key: number for number, key in enumerate(keys)}
+    outputs = {frozenset(_outputs(problem, key)) for key in made}
     first: dict[str, int] = {}
     for number, each in enumerate(names):
         for name in each:
@@ -46,8 +48,10 @@ def frame_of(
     found: list[list[_Framed]] = []
     for number, key in enumerate(keys):
         framed: list[_Framed] = []
+        own = frozenset(_outputs(problem, key))
+        shapes = list(dict.fromkeys(_shape(each) for each in outputs if own <= each))
         for option in problem.options[key]:
-            works = tuple([problem.works.work(key, option.item, how) for how in HOWS])
+            works = tuple([_work(problem, key, option, how, shapes) for how in HOWS])
             if option.item.head == "Read":
                 framed.append(_Framed(option, works))
                 continue
@@ -76,6 +80,30 @@ def frame_of(
             )
         found.append(framed)
     return Frame(keys, made, names, first, found)
+
+
+def _outputs(problem: Problem, key: Key) -> Iterator[str]:
+    """The axes of a value that are a kernel's output axes."""
+    return (axis for axis in problem.view.free[key[0]] if axis_id(axis) < LEVEL)
+
+
+def _shape(axes: Collection[str]) -> tuple[int, ...] | None:
+    """What a kernel fills that has these output axes and no others; None where that has more."""
+    ordered = sorted(axes, key=axis_id)
+    if [axis_id(axis) for axis in ordered] != list(range(len(ordered))):
+        return None
+    return tuple(map(axis_extent, ordered))
+
+
+def _work(
+    problem: Problem, key: Key, option: Option, how: How, shapes: Sequence[tuple[int, ...] | None]
+) -> Work:
+    """What an option does at least in a kernel that has one of these output axes, and may have more: it does no less for these."""
+    least = problem.works.work(key, option.item, how)
+    if not shapes or None in shapes or not problem.works.shaped(option.item, how):
+        return least
+    found = [problem.works.work(key, option.item, how, shape) for shape in shapes]
+    return found[0] if len(found) == 1 else replace(of_fields(min, found), schedule=least.schedule)
 
 
 def _again(problem: Problem, key: Key, option: Option, child: Key) -> bool:

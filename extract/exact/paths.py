@@ -5,10 +5,12 @@ Whatever the whole program does, at each cut it fills some of the buffers, and e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from .answers import Answer
+from .bounds import Ends
 from .inside import Levels
 from .solved import made_levels
 
@@ -16,16 +18,26 @@ if TYPE_CHECKING:
     from .bounds import Costs, Numbers
 
 
-def path(answers: Sequence[Answer], most: float = float("inf")) -> tuple[float, list[Levels]]:
+Dearer = Mapping[int, Mapping[Ends, float]]
+"""What parts cost more than their bounds say, in seconds: of those with a solution, by its id, at some ends."""
+
+
+def path(
+    answers: Sequence[Answer],
+    most: float = float("inf"),
+    dearer: Dearer = MappingProxyType({}),
+    enough: float = float("inf"),
+) -> tuple[float, list[Levels]]:
     """What the parts cost at least together, in seconds, and what is filled at each cut where that is attained. ``most``: cuts one
-    after the other at which not all is filled. Only what is on a path that may be the cheapest is worked out."""
+    after the other at which not all is filled. ``dearer``: what is known to cost more. Only what is on a path that may be the
+    cheapest is worked out, and nothing more where that costs ``enough`` seconds."""
     tables: dict[int, Costs] = {}
     while True:
-        total, states = _cheapest(answers, most, tables)
+        total, states = _cheapest(answers, most, tables, dearer)
         ends = zip([(), *states], states, strict=False)
         pairs = [(each.solved.bounds, at) for each, at in zip(answers, ends, strict=True) if each.solved]
         unknown = [(bounds, at) for bounds, at in pairs if not bounds.known(at)]
-        if not unknown:
+        if not unknown or total >= enough:
             return total, states
         for bounds, at in unknown:
             bounds.solve(at)
@@ -42,7 +54,9 @@ class _Step(NamedTuple):
     runs: Numbers
 
 
-def _cheapest(answers: Sequence[Answer], most: float, tables: dict[int, Costs]) -> tuple[float, list[Levels]]:
+def _cheapest(
+    answers: Sequence[Answer], most: float, tables: dict[int, Costs], dearer: Dearer
+) -> tuple[float, list[Levels]]:
     """The same, of what is known so far. ``tables``: what parts cost."""
     import numpy as np
 
@@ -58,7 +72,7 @@ def _cheapest(answers: Sequence[Answer], most: float, tables: dict[int, Costs]) 
         else:
             bounds = each.solved.bounds
             if id(bounds) not in tables:
-                tables[id(bounds)] = bounds.table()
+                tables[id(bounds)] = bounds.table(dearer.get(id(each.solved)))
             costs = tables[id(bounds)]
             if each.part.levels != levels[-1]:
                 number = {at: place for place, at in enumerate(each.part.levels)}

@@ -18,32 +18,50 @@ from .inside import INSIDE, holding_the_same
 
 
 class Picked(NamedTuple):
-    """A kernel of a bound's solution, which fills ``name`` by ``way``. Of ``items``, some may be INSIDE."""
+    """A kernel of a bound's solution, which fills ``name`` by ``way``. Of ``items``, some may be INSIDE. ``alike``: the buffers that are
+    taken as ``name`` is. ``seconds``: what the bound has for it."""
 
     name: str
     way: Way
     items: Mapping[Key, Item]
+    alike: tuple[str, ...] = ()
+    seconds: float = 0.0
 
 
-def rounded(problem: Problem, picked: Sequence[Picked]) -> dict[str, Kernel] | None:
-    """The kernels, by the buffers that they fill; None where one of them cannot be."""
+Rounded = Mapping[str, Kernel]
+"""The kernels that a picked one may be, by the buffers that they fill: whatever reads one of them."""
+
+
+def rounded(problem: Problem, picked: Sequence[Picked]) -> list[Rounded]:
+    """The kernels of each; none where it cannot be."""
     same = holding_the_same(problem)
-    filled = {other for each in picked for other in same[each.name]}
+    filled = {other for each in picked for name in (each.name, *each.alike) for other in same[name]}
     cheapest = _cheapest(problem, filled)
-    found: dict[str, Kernel] = {}
+    ways = cheapest, _tiled(problem, cheapest)
+    found: list[Rounded] = []
     for each in picked:
-        items = _completed(each.items, cheapest)
-        if items is None:
-            return None
-        for name in same[each.name]:  # whatever reads one of them
-            buffer = problem.view.buffers[name]
-            ways = (way for way in buffer.ways if way.root == each.way.root)
-            kernel = next((priced(problem, buffer, way, items) for way in ways), None)
-            if kernel is not None:
-                found[name] = kernel
-        if each.name not in found:
-            return None
-    return stored(problem, found)
+        every = [items for way in ways if (items := _completed(each.items, way)) is not None]
+        found.append(
+            {name: kernel for name in same[each.name] if (kernel := _filling(problem, each, name, every))}
+        )
+    return found
+
+
+def together(problem: Problem, found: Sequence[Rounded]) -> dict[str, Kernel] | None:
+    """All of them; None where one cannot be."""
+    if not all(found):
+        return None
+    return stored(problem, {name: kernel for each in found for name, kernel in each.items()})
+
+
+def _filling(
+    problem: Problem, picked: Picked, name: str, every: Sequence[Mapping[Key, Item]]
+) -> Kernel | None:
+    """The cheapest of the kernels with these items that fill a buffer."""
+    buffer = problem.view.buffers[name]
+    way = next((way for way in buffer.ways if way.root == picked.way.root), None)
+    kernels = (priced(problem, buffer, way, items) for items in every) if way is not None else ()
+    return min((kernel for kernel in kernels if kernel), key=lambda kernel: kernel.seconds, default=None)
 
 
 def _cheapest(problem: Problem, filled: Collection[str]) -> Mapping[Key, Option]:
@@ -64,6 +82,20 @@ def _cheapest(problem: Problem, filled: Collection[str]) -> Mapping[Key, Option]
                 continue
             if key not in costs or cost < costs[key]:
                 costs[key], found[key] = cost, option
+    return found
+
+
+def _tiled(problem: Problem, cheapest: Mapping[Key, Option]) -> Mapping[Key, Option]:
+    """The same with sums of products as contractions, which take less where a kernel can tile them."""
+    found = dict(cheapest)
+    for key, option in cheapest.items():
+        if option.item.head == "Reduce":
+            products = (
+                each
+                for each in problem.options[key]
+                if each.item.head == "Contract" and all(child in cheapest for child in each.children)
+            )
+            found[key] = next(products, option)
     return found
 
 

@@ -103,8 +103,13 @@ class Solved:
         taken = self.bounds.taken(ends)
         if taken is None:
             return None
-        numbers = ((self.number[name], column) for name, column in taken)
-        return [_picked(problem, keys, buffers, self.columns[number][column]) for number, column in numbers]
+        found: list[Picked] = []
+        for name, column in taken:
+            number = self.number[name]
+            alike = tuple([buffers[each] for each in self.alike[number]])
+            picked = _picked(problem, keys, buffers, self.columns[number][column])
+            found.append(picked._replace(alike=alike, seconds=self.bounds.cost(ends, name, column)))
+        return found
 
 
 def _picked(problem: Problem, keys: Sequence[Key], buffers: Sequence[str], numbers: Numbered) -> Picked:
