@@ -61,13 +61,14 @@ def cuts(problem: Problem, choice: Choice, carrying: bool = False) -> list[Cut]:
         if any(user > number + least for user, _ in users.get(name, ()))
     }
     found: list[Cut] = []
-    filling: dict[str, float] = {}  # with all since the cut before
-    last = 0
+    # with all since the cut before the last: what is made there may be lacking as well
+    filling: dict[str, float] = {}
+    first = last = 0
     for number, name in enumerate(order[:-1]):
         if name in outputs:
             break
         for each in order[last : number + 1]:
-            filling[each] = sum(seconds[other] for other in order[last : order.index(each) + 1])
+            filling[each] = sum(seconds[other] for other in order[first : order.index(each) + 1])
         prices = {
             each: filling[each] + sum(dear for user, dear in users.get(each, ()) if user > number)
             for each in order[: number + 1]
@@ -79,7 +80,7 @@ def cuts(problem: Problem, choice: Choice, carrying: bool = False) -> list[Cut]:
         dear = name == dearest and prices[name] > 3 * seconds[name]
         if len(prices) <= MAX_WIDTH and (dear or tuple(prices) == (name,)):
             found.append(Cut(tuple(prices), tuple(prices.values()), carried))
-            last = number + 1
+            first, last = last, number + 1
     return _alike(problem, found)
 
 

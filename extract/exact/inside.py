@@ -107,7 +107,7 @@ class Beneath:
         if not level:
             return ()
         kind = self.kinds[level - 1]
-        return kind.source, kind.lacking, kind.tiled, kind.at(outer)
+        return kind.source, kind.lacking, kind.tiled, kind.tiled and kind.deep, kind.at(outer)
 
     def done(self, level: int, how: How, outer: bool) -> Sequence[Once]:
         """What a kernel does that computes a value, one of these at least; nothing where it cannot. ``level``: 0 of that which
@@ -118,7 +118,8 @@ class Beneath:
         kind = self.kinds[level - 1]
         if not kind.at(outer) or (kind.tiled is False and how not in LOOPED):
             return ()
-        once = self.lacking if kind.lacking and (kind.tiled is None or how in LOOPED) else self.once
+        itself = not kind.deep or not kind.tiled or how in LOOPED  # else it may be the one that is charged
+        once = self.lacking if kind.lacking and itself else self.once
         return once.get((kind.source, how, outer), ())
 
 
