@@ -35,7 +35,7 @@ from tinyc.index.hints import CAPACITY
 from tinyc.index.invariants import check_book
 from tinyc.ir.deferred import mark_deferred
 from tinyc.ir.diagnostics import Diagnostic, TinycError
-from tinyc.ir.plan import Extracted
+from tinyc.ir.plan import Contraction, Extracted
 from tinyc.ir.region import Region, anonymous
 from tinyc.ir.signature import Signature, signature_of
 from tinyc.ir.tiny import Program
@@ -215,20 +215,35 @@ def _survivors(built: Built, options: Options) -> Mapping[str, int] | None:
 
 def _finished(extracted: Extracted, options: Options, graph: Graph | None) -> Planned:
     """With the best Plans for the target, and what is handed straight on marked (document 004 §6.9)."""
-    outputs = frozenset(extracted.execution.buffers[id].name for id in extracted.execution.output_buffers)
     candidates = candidates_of(graph, machine(options.target).limits.arch)
     planned = with_plans(extracted, candidates, options.model, machine(options.target))
-    regions = mark_deferred(planned.extracted.regions, outputs)
+    regions = mark_deferred(planned.extracted.regions, _returned(extracted))
     return replace(planned, extracted=replace(planned.extracted, regions=regions))
 
 
+def _returned(extracted: Extracted) -> frozenset[str]:
+    """The buffers that a program returns."""
+    return frozenset(extracted.execution.buffers[id].name for id in extracted.execution.output_buffers)
+
+
 def finished_seconds(options: Options, graph: Graph | None) -> Callable[[Extracted], float]:
-    """What a program is estimated at with its Plans."""
+    """What a program is estimated at with its Plans. Equal Regions are looked at once."""
+    known: dict[tuple[Region, Contraction | None], float] = {}
+    row = machine(options.target)
+    candidates = candidates_of(graph, row.limits.arch)
 
     def seconds(extracted: Extracted) -> float:
-        planned = _finished(extracted, options, graph).extracted
-        pairs = zip(planned.regions, planned.plans, strict=True)
-        return sum(estimate(region, plan, options.model).time_s for region, plan in pairs)
+        total = 0.0
+        marked = mark_deferred(extracted.regions, _returned(extracted))
+        for region, plan in zip(marked, extracted.plans, strict=True):
+            same = anonymous(region), plan.contraction
+            if same not in known:
+                alone = replace(extracted, regions=(replace(region, deferred=()),), plans=(plan,))
+                planned = with_plans(alone, candidates, options.model, row).extracted
+                (found,), (own,) = planned.regions, planned.plans
+                known[same] = estimate(replace(found, deferred=region.deferred), own, options.model).time_s
+            total += known[same]
+        return total
 
     return seconds
 
