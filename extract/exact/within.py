@@ -42,7 +42,7 @@ class Within(NamedTuple):
     copy: object
     some: bool
     outer: bool
-    tiled: bool
+    tiled: bool = False
     rest: float = 0.0
     more: int = 0
 

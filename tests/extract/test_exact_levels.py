@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from dataclasses import replace
+from operator import le
 from typing import Any
 
 import pytest
@@ -13,24 +14,28 @@ from kernel_examples import ENOUGH, check_runs, chosen_from
 
 import tinyc
 from tinyc.bench.programs import transformer
+from tinyc.bench.transformers import norm_last, stack
 from tinyc.extract.choice import Key, outside
-from tinyc.extract.cost.model import Work
+from tinyc.extract.cost.model import Work, amounts_of
 from tinyc.extract.exact.answers import Answer, answered
+from tinyc.extract.exact.cases import SCAN
 from tinyc.extract.exact.cuts import Cut, cuts
 from tinyc.extract.exact.exact import assembled
+from tinyc.extract.exact.frames import frame_of
 from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.ilp import solve
 from tinyc.extract.exact.inside import INSIDE, Beneath, Kind, Levels, combined, holding_the_same
 from tinyc.extract.exact.meter import Meter
-from tinyc.extract.exact.once import Once, fewest, of_fields
+from tinyc.extract.exact.once import HOWS, Once, fewest, of_fields
 from tinyc.extract.exact.part import Part
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.regular import regular
-from tinyc.extract.exact.rounded import Picked, rounded
+from tinyc.extract.exact.rounded import Picked, rounded, together
 from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.solved import Solved
 from tinyc.extract.exact.within import Unfilled, Within
 from tinyc.extract.problem import Problem
+from tinyc.extract.view import LEVEL, axis_extent, axis_id
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +247,7 @@ def test_kernels_of_a_bound_are_kernels_of_the_program(
             picked, before = [*picked, *more], after
         else:
             paths += 1
-            kernels = rounded(problem, picked)
+            kernels = together(problem, rounded(problem, picked))
             choice = assembled(problem, kernels) if kernels else None
             if choice is not None:
                 some += 1
@@ -260,10 +265,11 @@ def test_every_way_to_have_a_value_is_there_at_some_level(divided: tuple[Problem
         for name, group in part.groups.items():
             partial = scope.bits[group.partial[0][0]] if group.partial else 0
             rooted = scope.bits[next(iter(sorted(part.rooted - {name})))]
-            for reads, seconds, some in itertools.product(
-                (0, partial, rooted), (0.0, launch / 100, 5 * launch), (False, True)
+            for reads, seconds, some, tiled in itertools.product(
+                (0, partial, rooted), (0.0, launch / 100, 5 * launch), (False, True), (False, True)
             ):
-                way = Within(reads, scope.inside, seconds, None, None, some, True)
+                rest = seconds if tiled else seconds / 2
+                way = Within(reads, scope.inside, seconds, None, None, some, True, tiled, rest)
                 unfilled = Unfilled(scope, group, {given: [way] for given in part.levels})
                 for given in part.levels:
                     there = [
@@ -296,7 +302,8 @@ def test_the_kernel_that_is_charged_need_not_read_what_the_sums_read(
             unfilled = Unfilled(scope, group, {given: [way] for given in part.levels})
             sources = {scope.bits[name] for names in group.partial[group.light :] for name in names}
             for level, kind in enumerate(group.kinds, 1):
-                if group.light <= kind.source < len(group.partial) and kind.outer and kind.deep:
+                heavy = group.light <= kind.source < len(group.partial)
+                if heavy and kind.outer and kind.deep and not kind.lacking:
                     offered = unfilled.at(level, part.levels[0])
                     assert offered and all(each.reads in sources for each in offered)
                     assert all(unfilled.charge(each, level) == seconds for each in offered)
@@ -349,13 +356,62 @@ def test_what_the_part_is_given_is_lacking_at_levels_of_its_own(divided: tuple[P
     for part in division:
         for each in part.groups.values():
             for kind in each.kinds:
-                assert not kind.lacking or kind.source < each.light
+                heavy = kind.lacking and not each.sources[kind.source].light
+                assert (kind.tiled is not None) == heavy
             for place, ways in each.lacking.items():
                 ops = [
                     min((way.work.ops for way in found), default=0.0) for found in (each.once[place], ways)
                 ]
                 more += ops[0] < ops[1]
     assert more
+
+
+def test_what_is_computed_again_counts_by_the_axes_of_what_is_made() -> None:
+    """A kernel that computes a value at its output axes has these, and fetches a weight for each of its rows; never less is counted
+    than where nothing is known of it, nor more than in any kernel that there is with these axes."""
+    problem, start = chosen_from(stack(norm_last, 2, 2, 32, 64, 2), "sm80")
+    division, _ = parts(problem, cuts(problem, regular(problem, start)), True)
+    shapes = {tuple(way.shape) for buffer in problem.view.buffers.values() for way in buffer.ways}
+    wide = {shape: dict(enumerate(size for size in shape if size > 1)).items() for shape in shapes}
+    more = 0
+
+    def outputs(key: Key) -> frozenset[str]:
+        return frozenset(axis for axis in problem.view.free[key[0]] if axis_id(axis) < LEVEL)
+
+    for part in division[:-1]:
+        keys = [key for key in problem.order if not key[1] and key in part.options]
+        made = frozenset(key for name in part.made for key in part.targets[name])
+        axes = {outputs(key) for key in made}
+        frame = frame_of(problem, keys, made, ())
+        for key, options in zip(frame.keys, frame.options, strict=True):
+            above = [each for each in axes if outputs(key) <= each]
+            for (option, works, *_), (number, how) in itertools.product(options, enumerate(HOWS)):
+                work, least = works[number], problem.works.work(key, option.item, how)
+                assert all(map(le, amounts_of(least), amounts_of(work)))
+                more += work.reread_bytes > least.reread_bytes
+                for shape, each in itertools.product(shapes, above):
+                    if {axis_id(axis): axis_extent(axis) for axis in each}.items() <= wide[shape]:
+                        most = problem.works.work(key, option.item, how, shape)
+                        assert all(map(le, amounts_of(work), amounts_of(most)))
+    assert more
+
+
+def test_what_streams_weight_is_not_computed_where_it_is_walked(divided: tuple[Problem, list[Part]]) -> None:
+    """Matrix units take it as it is loaded; in loops it may be."""
+    problem, division = divided
+    seen = 0
+    for part in division:
+        scope = Scope(problem, part, True)
+        for case, position, number in scope.dropped:
+            key = scope.order[position]
+            assert case == SCAN and key[0] in problem.weighted
+            assert scope.options[key][number].item.head not in ("Read", "Const", "Cast")
+            seen += 1
+    assert seen and any(
+        item.head == "Stream" and item.children[1] in problem.weighted
+        for items in problem.view.items.values()
+        for item in items
+    )
 
 
 @pytest.mark.parametrize("beside", [False, True])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,8 +37,10 @@ class Costing:
     def least(self, ends: Ends) -> float:
         return self.costs[ends] if ends in self.asked else self.bounds[ends]
 
-    def table(self) -> Any:
-        return np.array([[self.least((before, after)) for after in self.made] for before in self.given])
+    def table(self, dearer: Mapping[Ends, float] | None = None) -> Any:
+        more = dearer or {}
+        ends = [[(before, after) for after in self.made] for before in self.given]
+        return np.array([[self.least(at) + more.get(at, 0.0) for at in each] for each in ends])
 
     def known(self, ends: Ends) -> bool:
         return ends in self.asked or ends not in self.costs
@@ -104,6 +106,34 @@ def test_paths_are_the_cheapest(most: float) -> None:
         asked += sum(len(each.asked) for each in costings)
         every += sum(len(each.costs) for each in costings)
     assert possible > 150 and asked < every / 2
+
+
+def test_what_is_known_to_cost_more_counts() -> None:
+    """On the path that is asked for, and in what it costs; it ends at once where that is too much."""
+    others = 0
+    for seed in range(60):
+        answers = chained(seed)
+        total, states = path(answers)
+        ends = zip([(), *states], states, strict=False)
+        dearer: dict[int, dict[Ends, float]] = {}
+        for each, at in zip(answers, ends, strict=True):
+            if each.solved is not None:
+                dearer.setdefault(id(each.solved), {})[at] = 7.0
+        now, instead = path(answers, dearer=dearer)
+        pairs = list(zip(answers, zip([(), *instead], instead, strict=False), strict=True))
+        costs: dict[int, dict[Ends, float]] = {
+            id(each.solved): each.solved.bounds.costs for each in answers if each.solved
+        }  # type: ignore[attr-defined]
+        known = (
+            costs[id(each.solved)].get(at, 0.0) + dearer[id(each.solved)].get(at, 0.0)
+            for each, at in pairs
+            if each.solved
+        )
+        if total:
+            assert total <= now <= total + 7.0 * len(answers) and now == pytest.approx(sum(known))
+        others += instead != states
+        assert path(answers, dearer=dearer, enough=total / 2)[0] >= min(now, total / 2)
+    assert others > 10
 
 
 def test_what_a_root_costs_at_least_is_said_of_what_it_needs() -> None:
