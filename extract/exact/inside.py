@@ -25,6 +25,9 @@ from .tables import Barred, Found, Known, Table, table_of, ways_of
 INSIDE = Item("Read", "inside", ("inside", ()), ())
 """Stands for whatever computes a value of what is given within a kernel, instead of reading it."""
 
+ALIKE = 2.0
+"""The ratio at most of what loops do for what a part lacks, where that is looked at."""
+
 Levels = tuple[int, ...]
 """Of the buffers of a cut: 0 where one is filled, or what is as good as it; else which of :attr:`Beneath.kinds`, from 1."""
 
@@ -180,12 +183,15 @@ def beneath(
         Barred(frozenset({0, *(1 + each for each in source.barred)}), source.light) for source in sources
     ]
     before, lacks = (_before(problem, values, given, groups, each) for each in ({}, same if further else {}))
-    # where what is given is lacking, the sources come once more
-    again = range(len(barred)) if lacks != before else range(0)
+    # where what is given is lacking, the sources come once more: those that are not light if what loops do for it is about the same in all
+    # ways, since what it may be at most is not charged then
+    loops = _in_loops(lacks)
+    alike = bool(loops) and max(work.ops for work in loops) <= ALIKE * min(work.ops for work in loops)
+    again = [number for number, each in enumerate(barred) if lacks != before and (each.light or alike)]
     table = table_of(problem, frame, here_, before, lacks, unshared)
     found, rows = _known(known, table, [*barred, *(barred[each]._replace(lacking=True) for each in again)])
     numbers = range(len(barred))
-    lacked = {number: len(barred) + number if again else number for number in numbers}
+    lacked = {number: len(barred) + again.index(number) if number in again else number for number in numbers}
     places = [*itertools.product(HOWS, (True, False))]
     once, lacking = (
         {(number, *each): found[at[number], *each] for number in numbers for each in places}
@@ -212,8 +218,7 @@ def beneath(
     walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
     unread = _further(known, table_of(problem, frame), barred)
-    looped = (HOWS.index(how) for how in LOOPED)
-    done = of_fields(max, [way.work for how in looped for each in lacks.values() for way in each[how]])
+    done = of_fields(max, loops)
     return Beneath(
         name, partial, sources, kinds, once, lacking, able, able_at, walks, counted, light, unread, done
     )
@@ -295,6 +300,12 @@ def _before(
             if all(ways):
                 found[key] = tuple(ways)
     return found
+
+
+def _in_loops(found: Mapping[Key, tuple[tuple[Once, ...], ...]]) -> list[Work]:
+    """What :func:`_before` found, of kernels that tile nothing."""
+    numbers = [number for number, how in enumerate(HOWS) if how in LOOPED]
+    return [way.work for ways in found.values() for number in numbers for way in ways[number]]
 
 
 def combined(counts: Sequence[int]) -> list[Levels]:
