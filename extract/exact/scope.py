@@ -139,7 +139,7 @@ class Scope:
         return {
             (SCAN, position, number)
             for position, key in enumerate(self.order)
-            if key[0] in self.problem.weighted
+            if key[0] in self.problem.weighted and not key[1]  # a product may load the same and compute it
             for number, option in enumerate(self.options[key])
             if option.item.head not in ("Read", "Const", "Cast")
         }
