@@ -10,13 +10,14 @@ from kernel_examples import saturated
 import tinyc
 from tinyc import functions as tc
 from tinyc.bench.transformers import beside, modulated, norm_first, norm_last, rotary, rotated, stack
+from tinyc.extract.cost.estimate import estimate
 from tinyc.extract.cost.hardware import hardware
 from tinyc.extract.cost.model import Roofline
 from tinyc.extract.exact import columns
 from tinyc.extract.exact.labels import COMPARED, Labels
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.program import extract_program
-from tinyc.pipeline import Options, compile_program
+from tinyc.pipeline import Options, compile_program, finished_seconds
 
 
 @pytest.mark.parametrize(
@@ -99,3 +100,16 @@ def test_values_that_are_computed_are_not_walked_on_matrix_units() -> None:
     search = compile_program(program, Options("sm90"), code=False).report.search
     assert search is not None and search.limit != "plans" and search.gap <= 0.05
     assert search.exact_s < search.greedy_s
+
+
+@pytest.mark.parametrize("target", ["sm80", "cpu"])
+def test_equal_kernels_are_estimated_once_and_as_they_are(target: str) -> None:
+    """What a choice takes with its Plans is the sum of what its kernels do, each by its own Plan."""
+    program, options = stack(norm_last, 3, 1, 16, 32, 2, "fp32"), Options(target)
+    extracted = compile_program(program, options, code=False).extracted
+    each = (
+        estimate(region, plan, options.model).time_s
+        for region, plan in zip(extracted.regions, extracted.plans, strict=True)
+    )
+    seconds = finished_seconds(options, saturated(program, target))
+    assert seconds(extracted) == pytest.approx(sum(each), rel=1e-12) == seconds(extracted)
