@@ -27,6 +27,7 @@ from tinyc.extract.program import Found, Legality, Refusal, extract_program
 from tinyc.extract.report.decisions import no_decisions
 from tinyc.extract.report.make import make_report, search_of
 from tinyc.extract.report.report import Assemble, ExtractionReport, RefusedPlan
+from tinyc.extract.uncollected import uncollected
 from tinyc.index.align import align_params
 from tinyc.index.boundaries import boundaries, fused_fault
 from tinyc.index.bounds import unguarded
@@ -116,6 +117,7 @@ class _Clock:
         self._started = now
 
 
+@uncollected()
 def compile_program(program: Program, options: Options, code: bool = True) -> Built:
     """The fast program for ``program``, whose sizes are integers; ``code``: to be run, not only reported on. Raises
     TinycError."""
@@ -132,7 +134,6 @@ def compile_program(program: Program, options: Options, code: bool = True) -> Bu
     )
     clock.lap("saturate")
     warnings += saturation.warnings
-    naive = base_program(program)
     found = extract_program(
         program,
         saturation.graph,
@@ -142,8 +143,9 @@ def compile_program(program: Program, options: Options, code: bool = True) -> Bu
         finished_seconds(options, saturation.graph),
     )
     warnings += _findings(found, bool(options.rules), warned=bool(saturation.warnings))
-    chosen = naive if found.extracted is None or found.fault else found.extracted
-    fallback = chosen is naive
+    usable = None if found.fault else found.extracted
+    fallback = usable is None
+    chosen = base_program(program) if usable is None else usable
     planned = _finished(chosen, options, saturation.graph)
     refused: tuple[RefusedPlan, ...] = ()
     clock.lap("extract")
@@ -152,11 +154,13 @@ def compile_program(program: Program, options: Options, code: bool = True) -> Bu
     extracted = planned.extracted
     executable, cuda = code_for(extracted, options.target) if code else (None, None)
     clock.lap("codegen")
+    naive = _finished(chosen if fallback else base_program(program), options, None).extracted
+    clock.lap("naive")
     report = make_report(
         options.target,
         options.model,
         extracted,
-        _finished(naive, options, None).extracted,
+        naive,
         saturation,
         {} if fallback else found.fused,
         tuple(warnings),

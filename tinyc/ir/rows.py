@@ -6,6 +6,7 @@ the result. A GPU computes such a row once, tiled, and keeps it on chip; ``tinyc
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ COMMON = 8
 
 KEPT = 40 << 10
 """Bytes of shared memory for what a block of loops keeps of its rows: 48 KB less what sums take."""
+
+LOOKED_AT = 256
+"""Regions of which it is kept what their rows are: each is asked for all Plans that it may have."""
 
 ROUNDING = frozenset({"SUM", "PROD"})
 """Reductions whose result depends on the order of their terms."""
@@ -97,6 +101,7 @@ def common_sums(region: Region) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=LOOKED_AT)
 def kept_reads(region: Region) -> frozenset[str]:
     """The Reads of what the threads of a block have read before along the same row, and kept on chip (codegen/cuda/kept.py): a
     softmax reads a row once, although its largest value, its sum and its result are all made of it."""
@@ -118,6 +123,7 @@ def kept_reads(region: Region) -> frozenset[str]:
     return frozenset(again) if taken <= KEPT else frozenset()
 
 
+@functools.lru_cache(maxsize=LOOKED_AT)
 def kept_rows(region: Region, contraction: Contraction) -> tuple[str, ...]:
     """The lets that are the sum of a contraction at other points of its row."""
     return tuple(
@@ -129,6 +135,7 @@ def kept_rows(region: Region, contraction: Contraction) -> tuple[str, ...]:
     )
 
 
+@functools.lru_cache(maxsize=LOOKED_AT)
 def kept_value(region: Region, contraction: Contraction) -> KeptValue | None:
     """What a kernel keeps of the rows of ``contraction``, None where it needs none of them: of the values that are computed from the sum
     alike wherever it is needed, such as the sum in the type of the result, or with its bias and its mask, the smallest, and of
