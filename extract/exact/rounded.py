@@ -17,6 +17,11 @@ from .chains import stored
 from .inside import INSIDE, holding_the_same
 
 
+MOST = 400
+"""Values at most that a kernel computes of what it is given: where that goes back layer by layer, kernels of thousands take longer to
+be looked at than to be told from those that are worth it."""
+
+
 class Picked(NamedTuple):
     """A kernel of a bound's solution, which fills ``name`` by ``way``. Of ``items``, some may be INSIDE. ``alike``: the buffers that are
     taken as ``name`` is. ``seconds``: what the bound has for it."""
@@ -100,14 +105,15 @@ def _tiled(problem: Problem, cheapest: Mapping[Key, Option]) -> Mapping[Key, Opt
 
 
 def _completed(items: Mapping[Key, Item], cheapest: Mapping[Key, Option]) -> dict[Key, Item] | None:
-    """With what is INSIDE computed; None where it cannot be."""
+    """With what is INSIDE computed; None where it cannot be, or takes more than :data:`MOST` values."""
     found = {key: item for key, item in items.items() if item is not INSIDE}
+    most = len(found) + MOST
     stack = [key for key, item in items.items() if item is INSIDE]
     while stack:
         key = stack.pop()
         if key in found:
             continue
-        if key not in cheapest:
+        if key not in cheapest or len(found) == most:
             return None
         found[key] = cheapest[key].item
         stack += cheapest[key].children
