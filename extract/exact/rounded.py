@@ -16,7 +16,6 @@ from ..view import Item, Way
 from .chains import stored
 from .inside import INSIDE, holding_the_same
 
-
 MOST = 400
 """Values at most that a kernel computes of what it is given: where that goes back layer by layer, kernels of thousands take longer to
 be looked at than to be told from those that are worth it."""
