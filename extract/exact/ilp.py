@@ -40,7 +40,7 @@ class Limits:
     alike on every machine that is fast enough."""
 
     seconds: float = 10.0
-    states: int = 2_000
+    states: int = 20_000
     nodes: int = 20_000
     rounds: int = 400
 
