@@ -9,7 +9,7 @@ from tinyc.ir.rows import COMMON
 
 from .choice import Key, bound_axes, children_of, outside
 from .cost.model import points
-from .view import Buffer, Item, View, axis_id
+from .view import LEVEL, Buffer, Item, View, axis_id
 
 
 def sum_points(view: View, key: Key, item: Item) -> int:
@@ -59,18 +59,52 @@ def fold_of(
     if not sums:
         return ()
     summed = {axis for item in sums.values() for axis in bound_axes(item)}
-    seen, pending, most = set[Key](), list(sums), (-1, False)
-    while pending:
-        key = pending.pop()
-        if key in seen:
-            continue
-        seen.add(key)
-        pending += children_of(key, items[key])
+    most = (-1, False)
+    for key in _beneath(sums, items):
         if items[key].head == "Read":
             name, index = items[key].payload
             moves = bool(index) and bool(index[-1].axes() & summed)  # type: ignore[index]
             most = max(most, (size(view.buffers[str(name)]), moves))
     return (Fold(min(int(points(bound_axes(item))) for item in sums.values()), "", most[1]),)
+
+
+def ways_along(
+    view: View,
+    items: Mapping[Key, Item],
+    shape: Sequence[int],
+    size: Callable[[Buffer], int],
+    beneath: tuple[int, int],
+) -> tuple[bool, ...]:
+    """What :attr:`~tinyc.ir.folds.Fold.along` may be of a kernel with these ``items`` and others of which only the largest buffers that
+    they read are known (``beneath``: bytes of those that may be read along a summed axis, and of all)."""
+    sums = {key: item for key, item in items.items() if folds(view, key, item, shape)}
+    summed = {axis for item in sums.values() for axis in bound_axes(item)}
+    surely, maybe = {True: -1, False: -1}, dict(zip((True, False), beneath, strict=True))
+    for key in _beneath(sums, items):
+        if items[key].head == "Read":
+            name, index = items[key].payload
+            bytes_ = size(view.buffers[str(name)])
+            axes = index[-1].axes() if index else frozenset[str]()  # type: ignore[index]
+            moves = bool(axes & summed)
+            # the others may bind axes of these names as well
+            if moves or not any(axis_id(axis) >= LEVEL for axis in axes):
+                surely[moves] = max(surely[moves], bytes_)
+            else:
+                maybe = {each: max(most, bytes_) for each, most in maybe.items()}
+    able = {each: max(surely[each], maybe[each]) for each in (True, False)}
+    possible = {True: able[True] >= surely[False], False: able[False] > surely[True]}
+    return tuple(each for each in (True, False) if possible[each])
+
+
+def _beneath(sums: Iterable[Key], items: Mapping[Key, Item]) -> set[Key]:
+    """These and what they are computed from."""
+    seen, pending = set[Key](), [key for key in sums if key in items]
+    while pending:
+        key = pending.pop()
+        if key not in seen:
+            seen.add(key)
+            pending += [child for child in children_of(key, items[key]) if child in items]
+    return seen
 
 
 def in_common(view: View, items: Iterable[tuple[Key, Item]], shape: Sequence[int]) -> bool:

@@ -198,6 +198,33 @@ class Problem:
             frozenset[Sum]().union(*(self._sums[key] for key in self._sums.keys() & set(keys))), shape
         )
 
+    def read_beneath(self, key: Key) -> tuple[int, int]:
+        """Bytes of the largest buffer that a kernel may read that computes a value, whatever it computes itself: of those that it reads
+        along an axis that is bound there, and of all."""
+        return self._read_beneath.get(key, (0, 0))
+
+    @cached_property
+    def _read_beneath(self) -> Mapping[Key, tuple[int, int]]:
+        found: dict[Key, tuple[int, int]] = {}
+        more = True
+        while more:  # once, and once more to see that all is found: operands come first, but where ways go around in a circle
+            more = False
+            for key in self.order:
+                along, most = found.get(key, (0, 0))
+                for option in self.options[key]:
+                    if option.item.head == "Read":
+                        size = self.works.bytes(self.view.buffers[str(option.item.payload[0])])
+                        most = max(most, size)
+                        index = option.item.payload[1] if option.item.payload[1:] else ()
+                        bound = index and any(axis_id(axis) >= LEVEL for axis in index[-1].axes())  # type: ignore[index]
+                        along = max(along, size if bound else 0)
+                    for child in option.children:
+                        below, every = found.get(child, (0, 0))
+                        along, most = max(along, below), max(most, every)
+                if found.get(key) != (along, most):
+                    found[key], more = (along, most), True
+        return found
+
     @cached_property
     def _sums(self) -> Mapping[Key, frozenset[Sum]]:
         return sums(self.view, {key: [each.item for each in found] for key, found in self.options.items()})

@@ -10,7 +10,7 @@ from tinyc.ir.folds import Fold
 
 from ..choice import LOOPED, How, Key, Row
 from ..cost.schedule import Schedule
-from ..folds import folds, in_common, sum_points
+from ..folds import folds, in_common, sum_points, ways_along
 from ..view import Item, axis_id
 from .inside import INSIDE
 
@@ -105,6 +105,7 @@ class Loops(NamedTuple):
     points: int
     widest: int
     more: bool
+    along: tuple[bool, ...]
 
 
 class Cases:
@@ -160,18 +161,22 @@ class Cases:
         view, running = self.problem.view, self.problem.running
         sums = [sum_points(view, key, item) for key, item in items.items() if folds(view, key, item, shape)]
         widest = max((running.along(key, item, shape) for key, item in items.items()), default=0)
-        return Loops(shape, min(sums, default=0), widest, self._anywhere(items.items(), shape))
+        known = {key: item for key, item in items.items() if item is not INSIDE}
+        beneath = [self.problem.read_beneath(key) for key in items.keys() - known.keys()]
+        largest = tuple(map(max, zip((0, 0), *beneath, strict=True)))
+        along = ways_along(view, known, shape, self.problem.works.bytes, largest) if sums else (True, False)
+        return Loops(shape, min(sums, default=0), widest, self._anywhere(items.items(), shape), along)
 
     def looped(self, known: Loops, size: int) -> list[Schedule]:
         """In what ways such loops may run. ``size``: as in :meth:`runs`."""
         if (known, size) not in self._looped:
-            shape, points, widest, more = known
+            shape, points, widest, more, along = known
             shared = [
                 each
                 for each in (self.problem.folds(shape) if more else ())
-                if not points or each.points < points
+                if (not points or each.points < points) and each.along in along
             ]
-            shared += [Fold(points, "", along) for along in (True, False) if points]
+            shared += [Fold(points, "", each) for each in along if points]
             widths = {max(widest, each) for each in WIDTHS}
             self._looped[known, size] = self._ways(shape, size, tuple(shared), True, widths)
         return self._looped[known, size]

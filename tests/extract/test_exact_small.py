@@ -66,14 +66,19 @@ def reached(root: Key, items: Mapping[Key, Item]) -> dict[Key, Item]:
     return found
 
 
-@pytest.mark.parametrize("which", ["first", "last"])
+@pytest.fixture(scope="module")
+def single() -> tuple[Problem, Choice]:
+    return small(norm_last, 2, (1, 21, 48, 4), "sm90", "fp32")
+
+
+@pytest.mark.parametrize("which", ["first", "last", "single"])
 def test_what_is_known_of_loops_is_so_of_kernels_that_are_known(
     which: str, request: pytest.FixtureRequest
 ) -> None:
     """Of kernels of a program, with a value of theirs taken as one of an earlier part."""
     problem, start = request.getfixturevalue(which)
     cases = Cases(Scope(problem, whole(problem), False, Hosts(problem)))
-    running, count, fewer = problem.running, 0, 0
+    running, count, fewer, sure = problem.running, 0, 0, 0
     for kernel in start.kernels:
         schedule = kernel.work.schedule
         if schedule is None or schedule.algo != "loops":
@@ -87,9 +92,10 @@ def test_what_is_known_of_loops_is_so_of_kernels_that_are_known(
             loops = cases.loops_of(kernel.way.shape, known)
             found = {running.timer(way) for way in cases.looped(loops, size)}
             assert wanted in found, (kernel.buffer.cls, key)
-            every = cases.looped(loops._replace(points=0, widest=0, more=True), size)
+            every = cases.looped(loops._replace(points=0, widest=0, more=True, along=(True, False)), size)
             count, fewer = count + 1, fewer + (len(found) < len(every))
-    assert count > 100 and fewer > 50, (count, fewer)
+            sure += len(loops.along) == 1
+    assert count > 100 and fewer > 50 and sure > 20, (count, fewer, sure)
 
 
 def test_norms_that_layers_end_with(last: tuple[Problem, Choice], first: tuple[Problem, Choice]) -> None:
