@@ -29,6 +29,9 @@ WHOLE = 10_000
 """Partial kernels of the searches of one part at most, before its buffers are taken as one; and twice as many, where some are, before
 more are."""
 
+FEW = 2
+"""Of buffers that are taken as one, so many of the first are looked at in a search for kernels, and the last."""
+
 LONE = 6_000
 """The same, of one part of many that is like no other, where in others some are taken as one."""
 
@@ -88,13 +91,14 @@ class Solved:
         return found
 
     def filled(
-        self, buffers: Sequence[str], ends: Ends, most: float, known: Collection[str]
+        self, buffers: Sequence[str], ends: Ends, most: float | None, known: Collection[str]
     ) -> Iterator[str]:
-        """The buffers that are filled in the solution of a bound, or one that costs no more than ``most`` seconds beside it. Of those
-        that are taken as one, the first and the last, and what is ``known`` to do: all of them are more than a search looks at."""
-        for name in self.bounds.near(ends, most):
+        """The buffers that are filled in the solution of a bound, or one that costs no more than ``most`` seconds beside it, if any does. Of those
+        that are taken as one, the first few and the last, and what is ``known`` to do: all of them are more than a search looks at."""
+        taken = (name for name, _ in self.bounds.taken(ends) or ())
+        for name in taken if most is None else self.bounds.near(ends, most):
             alike = [buffers[number] for number in self.alike[self.number[name]]]
-            yield from (alike[0], alike[-1], *(each for each in alike if each in known))
+            yield from (*alike[:FEW], alike[-1], *(each for each in alike if each in known))
 
     def picked(
         self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str], ends: Ends
