@@ -56,11 +56,8 @@ def _kernels(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Ite
     found: list[Kernel] = []
     running = problem.running
     loops: How = "walked" if any(running.streams(key, items[key]) for key in keys) else "loops"
-    walks = problem.tiling is None or any(running.streamed(key, items[key]) for key in keys)
-    # values that are computed on the way are weighted in loops: matrix units take them as they are loaded
-    walks = walks and (problem.tiling is None or _loaded(items))
-    if how == "loops" or (how == "scanned" and (not walks or any(map(is_rounded, items.values())))):
-        how = loops  # matrix units walk no scores that take tf32
+    if how == "loops" or (how == "scanned" and not walks(problem, items)):
+        how = loops
     # of few points, a product in loops may take less than in tiles; but what can be walked is walked
     ways = (how, loops) if problem.tiling and how != "scanned" else (how,)
     for each in dict.fromkeys(ways):
@@ -72,6 +69,17 @@ def _kernels(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Ite
         work = running.spread(work, way.shape, items, problem.works.element(buffer))
         found.append(Kernel(buffer, way, items, work, problem.model.kernel(work)))
     return found
+
+
+def walks(problem: Problem, items: Mapping[Key, Item]) -> bool:
+    """Whether matrix units walk the scores of a kernel that tiles their product; where they do, they are not computed in loops."""
+    if any(map(is_rounded, items.values())):  # they walk no scores that take tf32
+        return False
+    if problem.tiling is None:
+        return True
+    # values that are computed on the way are weighted in loops: matrix units take them as they are loaded
+    streamed = any(problem.running.streamed(key, item) for key, item in items.items())
+    return streamed and _loaded(items) and tiles(problem.view, items, problem.row) == "scanned"
 
 
 def _loaded(items: Mapping[Key, Item]) -> bool:

@@ -30,11 +30,9 @@ Ends = tuple[Levels, Levels]
 
 @dataclass(slots=True)
 class _Form:
-    """A DAG extraction that is the same at many ends. ``ends``: the first of these. ``least``: what its solutions cost at least, as far
-    as it is known."""
+    """A DAG extraction that is the same at many ends. ``least``: what its solutions cost at least, as far as it is known."""
 
     dag: Dag
-    ends: Ends
     least: float
     solved: bool = False
     answer: Exact | None = None
@@ -61,8 +59,7 @@ class Bounds:
                 what = filled.what, number
                 if what not in known:
                     least = max((floor_of(nodes, had[filled.what]) for nodes in roots.values()), default=0.0)
-                    whole = Dag({**filled.ends, **roots, **filled.nodes}, tuple(roots))
-                    known[what] = _Form(whole, (before, after), least)
+                    known[what] = _Form(Dag({**filled.ends, **roots, **filled.nodes}, tuple(roots)), least)
                 self._form[before, after] = known[what]
         self._forms = list(known.values())
 
@@ -82,11 +79,6 @@ class Bounds:
     def least(self, ends: Ends) -> float:
         form = self._form.get(ends)
         return float("inf") if form is None else form.least
-
-    def looked_at(self, most: float) -> list[Ends]:
-        """The ends that :meth:`solve` was asked of at which the part costs no more than ``most`` seconds; of those at which all is the
-        same, one."""
-        return [form.ends for form in self._forms if form.solved and form.least <= most]
 
     def known(self, ends: Ends) -> bool:
         """Whether :meth:`solve` was asked of these ends, or of others at which all is the same; or there are none such."""

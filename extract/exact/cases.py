@@ -40,6 +40,8 @@ class Case(NamedTuple):
         if item is INSIDE:
             return held | {("inside", scanned)}
         reduces, scans = item.head in ("Reduce", "Contract"), item.head == "Scan"
+        if self == STREAMS:
+            return _one_or_several(held, "scan" if scans else "reduction", (origin, scanned))
         if self.name in ("beside", "rows"):
             if item.head != "Contract":
                 return None if scans else held
@@ -59,7 +61,7 @@ class Case(NamedTuple):
         """Whether :meth:`held` may say of an item anything else than what is held already."""
         if item is INSIDE and (self.name in PRODUCTS or self == STREAMS):
             return True
-        return self.how not in LOOPED and item.head in ("Reduce", "Contract", "Scan")
+        return (self.how not in LOOPED or self == STREAMS) and item.head in ("Reduce", "Contract", "Scan")
 
     def _row(self, held: Held, item: Item, origin: str, base: bool, row: Row | None) -> Held | None:
         """With one more contraction of a row."""
@@ -73,6 +75,13 @@ class Case(NamedTuple):
             return None
         return held | {("product", origin), ("base" if base else "copy", item)}
 
+    def walked(self, held: Held) -> bool:
+        """Whether all kernels with a Stream that hold no more than this are walked on matrix units, and none runs in loops
+        (:func:`~tinyc.extract.pricing.walks`)."""
+        found = dict(held)
+        alone = {"reduction", "scan", "walked"} <= found.keys() and SEVERAL not in found.values()
+        return alone and not {"computed", "rounded", "inside"} & found.keys()
+
     def whole(self, held: Held) -> bool:
         """Whether a kernel that holds no more than this is of the kind, and not of one that it costs as much in."""
         kinds = {kind for kind, _ in held}
@@ -84,6 +93,15 @@ class Case(NamedTuple):
         # it is tiled at the kernel's output axes
         return self.name not in PRODUCTS or bool(kinds & {"base", "reduction"} or False in within)
 
+
+def _one_or_several(held: Held, kind: str, what: object) -> Held:
+    """With one more of a kind: which one it is, or that there are several."""
+    others = {each for each in held if each[0] == kind}
+    return held - others | {(kind, SEVERAL if others else what)}
+
+
+SEVERAL = "several"
+"""Not one alone, whichever they are."""
 
 PRODUCTS = ("alone", "beside", "rows")
 """Kinds of kernels with a contraction that is tiled."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ..choice import Key, as_copy, tiles, turning
 from ..cost.model import Work
 from ..cost.schedule import Schedule
-from ..pricing import priced
+from ..pricing import priced, walks
 from ..view import Buffer, Item, Way, is_rounded
 from .cases import LOOPS, SCAN, STREAMS, Case, Held, Loops
 from .covers import Cover, least
@@ -240,6 +240,8 @@ class Search:
         """What a kernel costs that lies in this part alone."""
         problem = self.scope.problem
         items = label.items()
+        if self.case == STREAMS and self.case.walked(held) and walks(problem, items):
+            return float("inf")  # it is one of the case of walks
         if self.case in (SCAN, STREAMS) and self.scope.merges and self.filled in self.scope.standing:
             return self._standing(way, label, held, items)
         if self.case in (SCAN, STREAMS):

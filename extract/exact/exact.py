@@ -214,8 +214,8 @@ def _agreed(problem: Problem, answers: Sequence[Answer], loosely: bool) -> dict[
 def _unused(
     problem: Problem, answers: Sequence[Answer], paths: Iterable[Sequence[Levels]], choice: Choice
 ) -> frozenset[str]:
-    """The buffers that no solution fills which is about as cheap as one along ``paths``, be it at other ends that were looked at, nor is
-    taken with one that is; nor the kernels with which a part agrees with others: what is taken as one may be filled for less than in truth, and these are whole kernels. Nor
+    """The buffers that no solution fills which is about as cheap as one along ``paths``, nor is taken with one that is; nor the kernels
+    with which a part agrees with others: what is taken as one may be filled for less than in truth, and these are whole kernels. Nor
     that ``choice`` fills, in parts that are not solved, or not by kernels that are known, or are like no other, nor one of these where
     all is filled at its ends: there are few such parts, and little else to go by."""
     kept = set(problem.view.graph.outputs)
@@ -236,9 +236,6 @@ def _unused(
                 least = each.solved.bounds.least((before, after))
                 most = min(NEAR * problem.model.hardware.launch, SHARE * least)
                 kept.update(each.solved.filled(each.buffers, (before, after), most, filled))
-                # the bound is lower than what kernels cost, more at some ends than at others
-                for ends in each.solved.bounds.looked_at(least + most):
-                    kept.update(each.solved.filled(each.buffers, ends, None, filled))
                 # of kernels that were not looked for, no more is known
                 if each.solved.bounds.taken((before, after)) is None:
                     kept |= filled.intersection(each.part.buffers)

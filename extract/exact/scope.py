@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..choice import LOOPED, How, Key, bound_axes, outside, turning
 from ..cost.model import AMOUNTS, Work, amounts_of, estimates_by_formulas, work_of
 from ..problem import Option, Problem
-from ..view import Buffer, Item, Way
+from ..view import Buffer, Item, Way, is_rounded
 from .cases import LOOPS, SCAN, STREAMS, Case, Cases, Held
 from .chains import chains, firsts
 from .contents import Contents
@@ -117,7 +117,8 @@ class Scope:
             self.circle += [first] * len(circle)
         self.position = {key: number for number, key in enumerate(self.order)}
         self.roofline = estimates_by_formulas(problem.model)
-        self.dropped = self._unwalked()
+        self.unwalked = frozenset(self._unwalked())
+        self.dropped = set(self.unwalked)
         self.moves: dict[object, Moves] = {}  # of searches from one root, by what they are of
         self.covers = Covers(self)
         self.levels = part.levels
@@ -418,6 +419,8 @@ class Scope:
                 marks.add(("runs", self.problem.running.same(whole.schedule)))
             if self.problem.running.streams(key, item):
                 marks.add(("streams", None))
+            if case == STREAMS:
+                marks |= self._unlike_walks(position, number)
             if case == SCAN:
                 marks |= {("walks", walk) for walk in self.problem.running.streamed(key, item)}
             if item.head not in turning(self.problem.model.hardware) and "strided_bytes" in self.fields:
@@ -425,6 +428,17 @@ class Scope:
             known = self.amounts(whole), frozenset(marks)
             self._work[position, number, case, shape] = known
         return known
+
+    def _unlike_walks(self, position: int, number: int) -> Held:
+        """What of an option decides whether a kernel with a Stream is walked on matrix units, or runs in loops."""
+        key = self.order[position]
+        item = self.options[key][number].item
+        told = {
+            "walked": bool(self.problem.running.streamed(key, item)),
+            "computed": (SCAN, position, number) in self.unwalked,
+            "rounded": is_rounded(item),
+        }
+        return frozenset((kind, None) for kind, is_so in told.items() if is_so)
 
     def constants(self, case: Case) -> Mapping[int, tuple[tuple[Key, Item], Held]]:
         """By position, the values that are constants and no work, each as what it is computed, and what it makes a kernel hold: what

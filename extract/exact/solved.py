@@ -91,12 +91,11 @@ class Solved:
         return found
 
     def filled(
-        self, buffers: Sequence[str], ends: Ends, most: float | None, known: Collection[str]
+        self, buffers: Sequence[str], ends: Ends, most: float, known: Collection[str]
     ) -> Iterator[str]:
-        """The buffers that are filled in the solution of a bound, or one that costs no more than ``most`` seconds beside it, if any does. Of those
+        """The buffers that are filled in the solution of a bound, or one that costs no more than ``most`` seconds beside it. Of those
         that are taken as one, the first few and the last, and what is ``known`` to do: all of them are more than a search looks at."""
-        taken = (name for name, _ in self.bounds.taken(ends) or ())
-        for name in taken if most is None else self.bounds.near(ends, most):
+        for name in self.bounds.near(ends, most):
             alike = [buffers[number] for number in self.alike[self.number[name]]]
             yield from (*alike[:FEW], alike[-1], *(each for each in alike if each in known))
 

@@ -13,7 +13,7 @@ import pytest
 from kernel_examples import ENOUGH, chosen_from
 
 import tinyc
-from tinyc.bench.transformers import norm_first, norm_last, stack
+from tinyc.bench.transformers import norm_first, norm_last, rotary, stack
 from tinyc.extract.choice import Choice, Key, children_of
 from tinyc.extract.exact import exact as search
 from tinyc.extract.exact.answers import Answer, answered
@@ -30,10 +30,11 @@ from tinyc.extract.exact.proof import Effort
 from tinyc.extract.exact.regular import before_norms, guided, launched, looped, regular
 from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.separators import norms
-from tinyc.extract.exact.solved import Solved
+from tinyc.extract.exact.solved import Solved, _picked
 from tinyc.extract.exact.sources import beneath_sums
 from tinyc.extract.exact.tables import Known, _Step, ways_of
 from tinyc.extract.exact.within import OTHERS, Unfilled, Within, _common
+from tinyc.extract.pricing import priced, walks
 from tinyc.extract.problem import Problem
 from tinyc.extract.view import Item
 
@@ -96,6 +97,26 @@ def test_what_is_known_of_loops_is_so_of_kernels_that_are_known(
             count, fewer = count + 1, fewer + (len(found) < len(every))
             sure += len(loops.along) == 1
     assert count > 100 and fewer > 50 and sure > 20, (count, fewer, sure)
+
+
+def test_what_is_walked_costs_that_where_buffers_are_taken_as_one() -> None:
+    """Attention of heads that turn, of few tokens: in loops it would take less, but what matrix units can walk is walked."""
+    problem, start = small(rotary, 3, (2, 32, 192, 12), "sm80", "fp16")
+    at = cuts(problem, guided(problem, start))
+    division, _ = parts(problem, at, True, True, False, {}, search.LARGE)
+    answers = answered(Hosts(problem), division, {}, Meter(ENOUGH), True, True, True)
+    for each in answers:
+        assert each.solved is not None and each.solved.merged
+        named = {number: name for name, number in each.solved.number.items()}
+        for number, found in each.solved.columns.items():
+            costs = each.solved.bounds._costs.columns[named[number]]
+            for numbers, least in zip(found, map(min, costs), strict=True):
+                picked = _picked(problem, each.keys, each.buffers, numbers)
+                if INSIDE in picked.items.values():
+                    continue
+                kernel = priced(problem, problem.view.buffers[picked.name], picked.way, picked.items)
+                if kernel is not None and walks(problem, kernel.items):
+                    assert least > 0.9 * kernel.seconds, (picked.name, least, kernel.seconds)
 
 
 def test_norms_that_layers_end_with(last: tuple[Problem, Choice], first: tuple[Problem, Choice]) -> None:
