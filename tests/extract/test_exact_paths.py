@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from dag_examples import random_dag
 
+from tinyc.extract.exact import along
 from tinyc.extract.exact.answers import Answer
 from tinyc.extract.exact.bounds import Ends
 from tinyc.extract.exact.dag import Dag, Node, floor, floor_of, floors
 from tinyc.extract.exact.inside import Beneath, Kind, Levels
 from tinyc.extract.exact.part import Part
 from tinyc.extract.exact.paths import path
+from tinyc.extract.exact.rounded import Picked
 from tinyc.extract.exact.solved import made_levels
 
 KINDS = (Kind(0, True, True, True), Kind(0, True, True, False), Kind(0, False, True, False))
@@ -134,6 +136,47 @@ def test_what_is_known_to_cost_more_counts() -> None:
         others += instead != states
         assert path(answers, dearer=dearer, enough=total / 2)[0] >= min(now, total / 2)
     assert others > 10
+
+
+def test_along_paths_the_cheapest_kernels_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where kernels cost more than their bounds: what each costs is learnt, and the paths end with the best there is."""
+    monkeypatch.setattr(along, "ROUNDS", 1_000)
+    monkeypatch.setattr(along, "rounded", lambda _, picked: [{each.name: each.way} for each in picked])
+    monkeypatch.setattr(along, "together", lambda _, found: dict(enumerate(found)))
+    later = 0
+    for seed in range(120):
+        answers, draw = chained(seed), random.Random(-seed)
+        dearer: dict[tuple[int, Ends], float] = {}
+        for each in answers:
+            for ends in each.solved.bounds.costs if each.solved else ():  # type: ignore[attr-defined]
+                dearer.setdefault((id(each.solved), ends), float(draw.choice([0, 0, 5, 30])))
+
+        def real(answer: Answer, ends: Ends, dearer: Mapping[tuple[int, Ends], float] = dearer) -> float:
+            solved: Any = answer.solved
+            return solved.bounds.costs[ends] + dearer[id(solved), ends] if solved else 0.0
+
+        def picked(_: Any, answer: Answer, ends: Ends, real: Any = real) -> list[Picked]:
+            way: Any = SimpleNamespace(seconds=real(answer, ends))
+            bound: Any = answer.solved and answer.solved.bounds
+            return [Picked(str(ends), way, {}, (), bound.costs[ends])] if bound else []
+
+        monkeypatch.setattr(along, "_picked", picked)
+        for each in answers:
+            if each.solved:
+                each.solved.merged = False  # type: ignore[misc]
+        every = itertools.product(*(made_levels(each.part) for each in answers))
+        totals = [
+            sum(map(real, answers, zip([(), *states], states, strict=False)))  # type: ignore[arg-type]
+            for states in every
+        ]
+        best = [float("inf")]
+        for found in along.along(Any, answers, float("inf"), lambda best=best: best[-1]):  # type: ignore[arg-type, misc]
+            total = sum(way.seconds for each in found.values() for way in each.values())  # type: ignore[attr-defined]
+            best.append(min(best[-1], total))
+        if min(totals) < float("inf"):
+            assert best[-1] == pytest.approx(min(totals)), seed
+            later += best[1] > best[-1]
+    assert later > 20
 
 
 def test_what_a_root_costs_at_least_is_said_of_what_it_needs() -> None:
