@@ -72,14 +72,14 @@ def _kernels(problem: Problem, buffer: Buffer, way: Way, items: Mapping[Key, Ite
 
 
 def walks(problem: Problem, items: Mapping[Key, Item]) -> bool:
-    """Whether matrix units walk the scores of a kernel that tiles their product; where they do, they are not computed in loops."""
+    """Whether matrix units walk the scores of a kernel that tiles their product under a Scan
+    (:func:`~tinyc.extract.choice.tiles`); where they do, they are not computed in loops."""
     if any(map(is_rounded, items.values())):  # they walk no scores that take tf32
         return False
     if problem.tiling is None:
         return True
     # values that are computed on the way are weighted in loops: matrix units take them as they are loaded
-    streamed = any(problem.running.streamed(key, item) for key, item in items.items())
-    return streamed and _loaded(items) and tiles(problem.view, items, problem.row) == "scanned"
+    return any(problem.running.streamed(key, item) for key, item in items.items()) and _loaded(items)
 
 
 def _loaded(items: Mapping[Key, Item]) -> bool:

@@ -240,8 +240,9 @@ class Search:
         """What a kernel costs that lies in this part alone."""
         problem = self.scope.problem
         items = label.items()
-        if self.case == STREAMS and self.case.walked(held) and walks(problem, items):
-            return float("inf")  # it is one of the case of walks
+        walked = self.case == STREAMS and self.case.walked(held)
+        if walked and tiles(problem.view, items, problem.row) == "scanned" and walks(problem, items):
+            return float("inf")  # it is one of those of SCAN
         if self.case in (SCAN, STREAMS) and self.scope.merges and self.filled in self.scope.standing:
             return self._standing(way, label, held, items)
         if self.case in (SCAN, STREAMS):

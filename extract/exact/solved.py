@@ -26,17 +26,17 @@ from .within import LABELS, Within, within
 from .worth import Worth
 
 WHOLE = 10_000
-"""Partial kernels of the searches of one part at most, before its buffers are taken as one; and twice as many, where some are, before
-more are."""
-
-FEW = 2
-"""Of buffers that are taken as one, so many of the first are looked at in a search for kernels, and the last."""
+"""Partial kernels of the searches of one part at most, before its buffers are taken as one; twice as many where some are, before more
+are, and so on."""
 
 LONE = 6_000
 """The same, of one part of many that is like no other, where in others some are taken as one."""
 
 ONE = 2 / 3
 """The share of those that the search of one buffer takes at most."""
+
+FEW = 2
+"""Of buffers that are taken as one, so many of the first are looked at in a search for kernels, and the last."""
 
 TRIAL = 500
 """Of the first search for a buffer's kernels, which is to find some of the best."""
