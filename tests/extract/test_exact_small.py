@@ -13,7 +13,7 @@ import pytest
 from kernel_examples import ENOUGH, chosen_from
 
 import tinyc
-from tinyc.bench.transformers import norm_first, norm_last, rotary, stack
+from tinyc.bench.transformers import beside, norm_first, norm_last, rotary, stack
 from tinyc.extract.choice import Choice, Key, children_of, tiles
 from tinyc.extract.exact import exact as search
 from tinyc.extract.exact.answers import Answer, answered
@@ -72,7 +72,12 @@ def single() -> tuple[Problem, Choice]:
     return small(norm_last, 2, (1, 21, 48, 4), "sm90", "fp32")
 
 
-@pytest.mark.parametrize("which", ["first", "last", "single"])
+@pytest.fixture(scope="module")
+def odd() -> tuple[Problem, Choice]:
+    return small(beside, 2, (1, 7, 40, 5), "sm80", "bf16")
+
+
+@pytest.mark.parametrize("which", ["first", "last", "single", "odd"])
 def test_what_is_known_of_loops_is_so_of_kernels_that_are_known(
     which: str, request: pytest.FixtureRequest
 ) -> None:
