@@ -15,7 +15,9 @@ from .choice import Choice
 from .chosen import ChosenClass, chosen_classes
 from .cost.model import CostModel
 from .exact.exact import CLOSE, exact
+from .exact.lanes import begun
 from .exact.proof import GREEDY, Effort, Proof, unproven
+from .exact.regular import Ahead, rowless_ahead
 from .greedy import extract, improve, rough, rougher
 from .problem import Problem
 from .regions import Built, build
@@ -99,8 +101,12 @@ def extract_program(
         return Refusal(malformed) if malformed else legal(region)
 
     problem = _problem(program, view, model)
-    begun = _begun(program, problem, wrong) if effort and problem.size > LONG else None
-    proved = None if begun is None else _proved(program, view, begun, effort, wrong, finished, hasty=True)
+    begun, proved = None, None
+    if effort and problem.size > LONG:
+        with rowless_ahead(problem, effort.lanes) as ahead:
+            begun = _begun(program, problem, wrong)
+            if begun is not None:
+                proved = _proved(program, view, begun, effort, wrong, finished, ahead)
     if proved is not None and proved[3].limit == "greedy":
         proved = None  # it was not searched from there: its parts are large
     in_vain = proved is not None and proved[0].seconds == proved[3].start and proved[3].gap > CLOSE
@@ -185,28 +191,34 @@ def _proved(
     effort: Effort,
     wrong: Legality,
     finished: Callable[[Extracted], float] | None,
-    hasty: bool = False,
+    ahead: Ahead | None = None,
 ) -> tuple[Choice, Extracted, Problem, Proof]:
     """The exact choice, where it is better than the greedy one and can be built, and what is known of it. Reductions that
     the greedy choice had to store stay stored; where the exact one has kernels that must not be, others are stored as well, and
-    the bound is that of the problem before."""
+    the bound is that of the problem before. ``ahead``: of a search that begins with what the first passes find, see
+    :func:`~tinyc.extract.exact.regular.guided`."""
     start, extracted, problem = best
     if not effort:
         return start, extracted, problem, unproven(problem, start)
     stored, proof = problem, None
-    for _ in range(MAX_STORING_ROUNDS):
-        choice, found = exact(stored, start, effort, hasty)
-        proof = proof or found
-        if choice is start:
-            break
-        built = build(program, view, choice, stored.rows)
-        # what is computed again for other axes is counted as often
-        stricter = _stricter(stored, replace(built, repeated=frozenset()), wrong)
-        if stricter is None:
-            if finished is not None and finished(built.extracted) > finished(extracted):
-                return start, extracted, problem, proof.of(start, "plans")
-            return choice, built.extracted, stored, proof.of(choice)
-        stored = stricter
+    # of what a long search begins with, another process says so meanwhile
+    jobs = [lambda: finished(extracted)] if finished is not None else []
+    with begun(jobs, effort.lanes if ahead is not None else 1) as rest:
+        for _ in range(MAX_STORING_ROUNDS):
+            choice, found = exact(
+                stored, start, effort, ahead is not None, ahead if stored is problem else None
+            )
+            proof = proof or found
+            if choice is start:
+                break
+            built = build(program, view, choice, stored.rows)
+            # what is computed again for other axes is counted as often
+            stricter = _stricter(stored, replace(built, repeated=frozenset()), wrong)
+            if stricter is None:
+                if finished is not None and finished(built.extracted) > rest()[0]:
+                    return start, extracted, problem, proof.of(start, "plans")
+                return choice, built.extracted, stored, proof.of(choice)
+            stored = stricter
     return start, extracted, problem, (proof or unproven(problem, start)).of(start)
 
 

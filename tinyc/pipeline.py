@@ -22,7 +22,7 @@ from tinyc.extract.cost.hardware import Hardware, hardware
 from tinyc.extract.cost.model import CostModel, Roofline
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.plans.candidate import candidates_of
-from tinyc.extract.plans.planning import Planned, with_plans
+from tinyc.extract.plans.planning import Known, Planned, with_plans
 from tinyc.extract.program import Found, Legality, Refusal, extract_program
 from tinyc.extract.report.decisions import no_decisions
 from tinyc.extract.report.make import make_report, search_of
@@ -134,19 +134,20 @@ def compile_program(program: Program, options: Options, code: bool = True) -> Bu
     )
     clock.lap("saturate")
     warnings += saturation.warnings
+    looked_at: Known = {}
     found = extract_program(
         program,
         saturation.graph,
         options.model,
         legality(capacity),
         options.effort,
-        finished_seconds(options, saturation.graph),
+        finished_seconds(options, saturation.graph, looked_at),
     )
     warnings += _findings(found, bool(options.rules), warned=bool(saturation.warnings))
     usable = None if found.fault else found.extracted
     fallback = usable is None
     chosen = base_program(program) if usable is None else usable
-    planned = _finished(chosen, options, saturation.graph)
+    planned = _finished(chosen, options, saturation.graph, looked_at)
     refused: tuple[RefusedPlan, ...] = ()
     clock.lap("extract")
     if code and options.target != "cpu":
@@ -154,7 +155,7 @@ def compile_program(program: Program, options: Options, code: bool = True) -> Bu
     extracted = planned.extracted
     executable, cuda = code_for(extracted, options.target) if code else (None, None)
     clock.lap("codegen")
-    naive = _finished(chosen if fallback else base_program(program), options, None).extracted
+    naive = _finished(chosen if fallback else base_program(program), options, None, {}).extracted
     clock.lap("naive")
     report = make_report(
         options.target,
@@ -217,10 +218,11 @@ def _survivors(built: Built, options: Options) -> Mapping[str, int] | None:
         return None
 
 
-def _finished(extracted: Extracted, options: Options, graph: Graph | None) -> Planned:
-    """With the best Plans for the target, and what is handed straight on marked (document 004 §6.9)."""
+def _finished(extracted: Extracted, options: Options, graph: Graph | None, looked_at: Known) -> Planned:
+    """With the best Plans for the target, and what is handed straight on marked (document 004 §6.9). ``looked_at``: see
+    :func:`with_plans`."""
     candidates = candidates_of(graph, machine(options.target).limits.arch)
-    planned = with_plans(extracted, candidates, options.model, machine(options.target))
+    planned = with_plans(extracted, candidates, options.model, machine(options.target), looked_at)
     regions = mark_deferred(planned.extracted.regions, _returned(extracted))
     return replace(planned, extracted=replace(planned.extracted, regions=regions))
 
@@ -230,8 +232,11 @@ def _returned(extracted: Extracted) -> frozenset[str]:
     return frozenset(extracted.execution.buffers[id].name for id in extracted.execution.output_buffers)
 
 
-def finished_seconds(options: Options, graph: Graph | None) -> Callable[[Extracted], float]:
-    """What a program is estimated at with its Plans. Equal Regions are looked at once."""
+def finished_seconds(
+    options: Options, graph: Graph | None, looked_at: Known | None = None
+) -> Callable[[Extracted], float]:
+    """What a program is estimated at with its Plans. Equal Regions are looked at once. ``looked_at``: see :func:`with_plans`."""
+    looked_at = {} if looked_at is None else looked_at
     known: dict[tuple[Region, Contraction | None], float] = {}
     row = machine(options.target)
     candidates = candidates_of(graph, row.limits.arch)
@@ -243,7 +248,7 @@ def finished_seconds(options: Options, graph: Graph | None) -> Callable[[Extract
             same = anonymous(region), plan.contraction
             if same not in known:
                 alone = replace(extracted, regions=(replace(region, deferred=()),), plans=(plan,))
-                planned = with_plans(alone, candidates, options.model, row).extracted
+                planned = with_plans(alone, candidates, options.model, row, looked_at).extracted
                 (found,), (own,) = planned.regions, planned.plans
                 known[same] = estimate(replace(found, deferred=region.deferred), own, options.model).time_s
             total += known[same]

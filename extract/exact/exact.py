@@ -34,7 +34,7 @@ from .meter import Meter
 from .parts import parts, sizes
 from .paths import path
 from .proof import Effort, Proof, unproven
-from .regular import guided, launched, looped, separated
+from .regular import Ahead, guided, launched, looped, separated
 from .relaxed import relaxed
 from .solved import Solved, made_levels
 from .sources import adds_normalised, adds_several
@@ -75,13 +75,15 @@ class _Known:
 
 
 @uncollected()
-def exact(problem: Problem, start: Choice, effort: Effort, hasty: bool = False) -> tuple[Choice, Proof]:
+def exact(
+    problem: Problem, start: Choice, effort: Effort, hasty: bool = False, ahead: Ahead | None = None
+) -> tuple[Choice, Proof]:
     """The cheapest choice for ``problem`` that is found, never dearer than ``start``, and what is known of it. A small
     program is looked at whole, a large one in parts: where two of them do not agree on what is between them, they are looked
     at as one.
 
     Which one it is depends on time only where ``Proof.limit`` is "seconds"."""
-    return _searched(problem, start, Meter(effort), hasty, _Known())
+    return _searched(problem, start, Meter(effort), hasty, _Known(), ahead=ahead)
 
 
 def _searched(
@@ -91,6 +93,7 @@ def _searched(
     hasty: bool,
     shared: _Known,
     plain: Sequence[Cut] | None = None,
+    ahead: Ahead | None = None,
 ) -> tuple[Choice, Proof]:
     """The same with what is left on a meter, and what is known already. ``plain``: where it is cut, if no more buffers are taken as
     one than are of a chain (``merged.py``)."""
@@ -99,7 +102,7 @@ def _searched(
     known = shared.parts if plain is None else shared.plain
     large = problem.size > SMALL
     enough = CLOSE if large else TOLERANCE
-    guide = guided(problem, start, meter.lanes) if large and plain is None else start
+    guide = guided(problem, start, meter.lanes, ahead) if large and plain is None else start
     further = large and launched(problem, guide)
     if guide.seconds < best.seconds:
         best = guide

@@ -9,6 +9,7 @@ from operator import add
 from ..cost.model import AMOUNTS, Timer, Work, amounts_of
 from ..cost.schedule import Schedule
 from .cases import LOOPS, PRODUCTS, SCAN, STREAMS, Case, Held
+from .given import Way
 from .hosts import computing
 from .inside import Levels
 from .scope import EPILOGUE, OPS, Scope
@@ -61,22 +62,42 @@ class Floor:
         scope = self.scope
         if self.written is None and not scope.roofline:
             return 0.0
-        moved: float | None = None
-        charged = reads & scope.inside and scope.roofline and (levels is None or scope.part.charged(levels))
-        if self.written is not None and not charged:
-            moved = scope.bytes(reads)
+        moved = self._moved(reads, levels is None or scope.part.charged(levels))
         least = float("inf")
-        for once, schedule in scope.given.once(reads, self.case.how, levels):
-            if not whole or self._tiles(reads, held, schedule):
-                total = tuple(map(add, amounts, once))
-                if less is not None:
-                    total = tuple([max(0.0, each - out) for each, out in zip(total, less, strict=True)])
-                least = min(least, self._least(total, moved, held, reads, schedule, whole, enough))
+        for way in scope.given.once(reads, self.case.how, levels):
+            if not whole or self._tiles(reads, held, way[1]):
+                least = min(least, self._once(amounts, moved, held, reads, way, whole, enough, less))
             if least <= enough:
                 if self.written is not None and not reads & scope.inside and self.hit is not None:
                     self.hits[held] = self.hit
                 break
         return least
+
+    def _moved(self, reads: int, charged: bool) -> float | None:
+        """The bytes that are read, if that counts. ``charged``: whether some of what is computed of what is given is charged where that
+        is made."""
+        scope = self.scope
+        if self.written is None or (reads & scope.inside and scope.roofline and charged):
+            return None
+        return scope.bytes(reads)
+
+    def _once(
+        self,
+        amounts: Amounts,
+        moved: float | None,
+        held: Held,
+        reads: int,
+        way: Way,
+        whole: bool,
+        enough: float,
+        less: Amounts | None,
+    ) -> float:
+        """The same in one of the ways to compute what is given."""
+        once, schedule = way
+        total = tuple(map(add, amounts, once))
+        if less is not None:
+            total = tuple([max(0.0, each - out) for each, out in zip(total, less, strict=True)])
+        return self._least(total, moved, held, reads, schedule, whole, enough)
 
     def soon(self, amounts: Amounts, reads: int, held: Held, enough: float) -> bool:
         """Whether :meth:`of` would find a way that costs no more than ``enough``; as far as that is seen at a glance."""
@@ -88,10 +109,19 @@ class Floor:
     def by_levels(
         self, amounts: Amounts, reads: int, held: Held, less: Amounts | None = None
     ) -> tuple[float, ...]:
-        """The same of all of a kernel, at each of the scope's levels: at many of them it does the same."""
-        likes, few = self.scope.given.by_levels(reads, self.case.how)
-        found = [self.of(amounts, reads, held, levels=levels, less=less) for levels in few]
-        return tuple([found[like] for like in likes])
+        """The same of all of a kernel, at each of the scope's levels."""
+        if self.written is None and not self.scope.roofline:
+            return (0.0,) * len(self.scope.levels)
+        ways, sets, likes = self.scope.given.by_levels(reads, self.case.how)
+        moved = {charged: self._moved(reads, charged) for charged in (False, True)}
+        costs = [
+            self._once(amounts, moved[charged], held, reads, way, True, 0.0, less)
+            if self._tiles(reads, held, way[1])
+            else float("inf")
+            for charged, way in ways
+        ]
+        least = [min([costs[number] for number in numbers], default=float("inf")) for numbers in sets]
+        return tuple([least[like] for like in likes])
 
     def _tiles(self, reads: int, held: Held, schedule: Schedule | None) -> bool:
         """Whether a whole kernel is of its case: it tiles a product, be it beneath what is given."""

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..choice import How, Key, outside
 from ..cost.model import Work, amounts_of, work_of
@@ -26,6 +26,16 @@ TIMES = 8
 
 Way = tuple[tuple[float, ...], Schedule | None]
 """Amounts of a scope's fields, and the schedule by which a product is tiled, if one is."""
+
+
+class ByLevels(NamedTuple):
+    """What kernels do once at each of a scope's levels: at many of them, much is the same. ``ways``: all that one does at any, each
+    with whether some of it is charged where what is given is made. ``sets``: the numbers of ways of which it is one at least; ``likes``:
+    for each of the levels, the number of its set."""
+
+    ways: Sequence[tuple[bool, Way]]
+    sets: Sequence[Sequence[int]]
+    likes: Sequence[int]
 
 
 class Given:
@@ -57,7 +67,7 @@ class Given:
                         self._only[name, levels] = last
                     self._bit[key] = self._only[name, levels]
         self._name = {key: name for name, each in self.part.known.items() for key in each.able}
-        self._levels: dict[tuple[int, How], tuple[Sequence[int], Sequence[Levels]]] = {}
+        self._levels: dict[tuple[int, How], ByLevels] = {}
         self._once: dict[tuple[int, How, Levels | None], Sequence[Way]] = {}
         self._like: dict[tuple[int, How, tuple[object, ...]], Sequence[Way]] = {}
         self._barred: dict[Levels, tuple[int, int]] = {}
@@ -125,21 +135,20 @@ class Given:
         ways = [_both(way, other) for way in outer for other in inner]
         return [(self.scope.amounts(way.work), way.schedule) for way in fewest(ways)]
 
-    def by_levels(self, reads: int, how: How) -> tuple[Sequence[int], Sequence[Levels]]:
-        """For each of the scope's levels, which of a few it is like for kernels with these reads; and those few."""
+    def by_levels(self, reads: int, how: How) -> ByLevels:
+        """What :meth:`once` says of kernels with these reads at each of the scope's levels."""
         kinds = reads & self._all
         known = self._levels.get((kinds, how))
         if known is None:
-            first: dict[object, int] = {}
+            ways: dict[tuple[bool, Way], int] = {}
+            sets: dict[tuple[int, ...], int] = {}
             likes: list[int] = []
-            few: list[Levels] = []
             for levels in self.scope.levels:
-                what = self.part.charged(levels), tuple(self.once(kinds, how, levels))
-                if what not in first:
-                    first[what] = len(few)
-                    few.append(levels)
-                likes.append(first[what])
-            known = self._levels[kinds, how] = likes, few
+                charged = self.part.charged(levels)
+                each = [(charged, way) for way in self.once(kinds, how, levels)]
+                numbers = tuple([ways.setdefault(way, len(ways)) for way in each])
+                likes.append(sets.setdefault(numbers, len(sets)))
+            known = self._levels[kinds, how] = ByLevels(tuple(ways), tuple(sets), likes)
         return known
 
     @cached_property

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 
 from ..choice import Choice
 from ..mates import at_ends, last, mates
 from ..pricing import priced
 from ..problem import Problem
 from ..relaxation import Pass
-from .lanes import begun, in_lanes
+from .lanes import begun
 from .separators import norms, separators
 
 SEPARATED = 1.1
@@ -19,16 +20,27 @@ LAUNCHED = 3 / 5
 """The share of a program's time that its launches take from which on its kernels compute again what they could read."""
 
 
-def guided(problem: Problem, start: Choice, lanes: int = 1) -> Choice:
+Ahead = Callable[[], Choice | None]
+"""Says what :func:`rowless` finds."""
+
+
+@contextlib.contextmanager
+def rowless_ahead(problem: Problem, lanes: int) -> Iterator[Ahead]:
+    """:func:`rowless` in another process, where there may be ``lanes`` in all, while this one finds what a search begins with."""
+    with begun([lambda: rowless(problem)], lanes) as rest:
+        yield lambda: rest()[0]
+
+
+def guided(problem: Problem, start: Choice, lanes: int = 1, ahead: Ahead | None = None) -> Choice:
     """By which of these a program is cut: :func:`regular`, or :func:`before_norms` of small layers where that is cheaper.
-    ``lanes``: processes at most."""
+    ``lanes``: processes at most. ``ahead``: asked once at most, see :func:`rowless_ahead`."""
 
     def small(choice: Choice) -> bool:
         return launched(problem, choice) and looped(choice)
 
     most_likely = small(start)
     with begun([lambda: before_norms(problem)], lanes if most_likely else 1) as rest:
-        guide = regular(problem, start, 1 if most_likely else lanes)
+        guide = regular(problem, start, 1 if most_likely else lanes, ahead)
         other = rest()[0] if small(guide) else None
     return min(guide, other or guide, key=lambda each: each.seconds)
 
@@ -47,27 +59,28 @@ def looped(choice: Choice) -> bool:
     return 2 * tiled < len(choice.kernels)
 
 
-def regular(problem: Problem, choice: Choice, lanes: int = 1) -> Choice:
+def regular(problem: Problem, choice: Choice, lanes: int = 1, ahead: Ahead | None = None) -> Choice:
     """Like ``choice``, but with layers that read alike: the last of a chain of mates is stored where another one is. Or the
     greedy choice with no rows of a product kept, which it keeps here and there, if that costs less so. With what separates the
     layers stored (``separators.py``), if that costs hardly more."""
     mate = mates(problem)
-    jobs = [lambda: lasts(problem, mate, _filled(choice)), lambda: _rowless(problem, mate)]
-    own, other = in_lanes(jobs, lanes)
+    with begun([ahead or (lambda: rowless(problem))], 1 if ahead else lanes) as rest:
+        own = lasts(problem, mate, _filled(choice))
+        other = rest()[0]
     guides = [own or choice, *([other] if other else ())]
     best = min(guides, key=lambda guide: guide.seconds)
     apart = separated(problem, best, mate)
     return best if apart is None or apart.seconds > SEPARATED * best.seconds else apart
 
 
-def _rowless(problem: Problem, mate: Mapping[str, str]) -> Choice | None:
+def rowless(problem: Problem) -> Choice | None:
     """Like the greedy choice with no rows of a product kept, at what it costs where they may be; None where there are none, or a
     kernel cannot be so."""
     if not problem.rows:
         return None
     plain = problem.without_rows()
     filled = Pass(plain).filled()
-    found = None if filled is None else lasts(plain, mate, filled)
+    found = None if filled is None else lasts(plain, mates(problem), filled)
     if found is None:
         return None
     again = [priced(problem, kernel.buffer, kernel.way, kernel.items) for kernel in found.kernels]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from operator import add
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +21,6 @@ from .once import (
     Way,
     all_of,
     amounts_of_once,
-    fewest,
     fewest_ways,
     merged_of,
     most,
@@ -34,6 +32,9 @@ if TYPE_CHECKING:
     from .frames import Frame
 
 NOTHING = (Work(),) * len(HOWS)
+
+READ, BEFORE, INPUTS = AMOUNTS.index("bytes_read"), len(AMOUNTS), len(AMOUNTS) + 1
+"""Where a :class:`Way` has what it reads: in its work, of earlier parts, and of inputs."""
 
 
 class _Read(NamedTuple):
@@ -165,15 +166,17 @@ def ways_of(table: Table, sources: Sequence[Barred]) -> Found:
             able[source] |= found.keys()
             for outer in (True, False):
                 there = (ways for place, ways in found.items() if table[place].outer == outer)
-                wide = (_widened(way, places) for way in itertools.chain.from_iterable(there))
-                once[source, how, outer] = fewest(map(_together, map(once_of, wide)))
+                wide = [_together(_widened(way, places)) for way in itertools.chain.from_iterable(there)]
+                once[source, how, outer] = tuple(map(once_of, fewest_ways(wide)))
     return once, [frozenset(each) for each in able]
 
 
-def _together(way: Once) -> Once:
+def _together(way: Way) -> Way:
     """With all that it reads in its work: no buffer is of two parts."""
-    work = replace(way.work, bytes_read=way.work.bytes_read + way.before + way.inputs)
-    return Once(work, way.schedule, again=way.again)
+    amounts = list(way.amounts)
+    amounts[READ] += amounts[BEFORE] + amounts[INPUTS]
+    amounts[BEFORE] = amounts[INPUTS] = 0.0
+    return Way(way.schedule, True, tuple(amounts))
 
 
 class _Reading(NamedTuple):

@@ -26,17 +26,24 @@ class Planned:
     ranked: Mapping[str, tuple[RankedPlan, ...]] = field(default_factory=dict)
 
 
+Known = dict[tuple[Region, Contraction | None], tuple[RankedPlan, ...]]
+"""The Plans of kernels that were looked at."""
+
+
 def with_plans(
     extracted: Extracted,
     candidates: Mapping[Problem, tuple[Candidate, ...]],
     model: CostModel,
     hardware: Hardware,
+    looked_at: Known | None = None,
 ) -> Planned:
-    """``extracted`` with the Plan of every kernel for a machine; contractions stay what they are."""
+    """``extracted`` with the Plan of every kernel for a machine; contractions stay what they are. ``looked_at``: with the same
+    candidates, model and machine; what is found here is added."""
     limits = hardware.limits
     regions = aligned(extracted.regions, limits)
     ranked: dict[str, tuple[RankedPlan, ...]] = {}
-    known: dict[tuple[Region, Contraction | None], tuple[RankedPlan, ...]] = {}
+    looked_at = {} if looked_at is None else looked_at
+    known: Known = {}
     plans: list[Plan] = []
     for region, given in zip(regions, extracted.plans, strict=True):
         roles = given.contraction
@@ -46,10 +53,13 @@ def with_plans(
             continue
         same = anonymous(region), roles
         if same not in known:
-            preferred = default_plan(region, roles, hardware)
-            known[same] = rank_plans(region, roles, found, model, limits, preferred)
-            if roles is not None and hardware.sms:
-                known[same] = _or_loops(region, known[same], candidates, model, limits)
+            if (region, roles) not in looked_at:
+                preferred = default_plan(region, roles, hardware)
+                best = rank_plans(region, roles, found, model, limits, preferred)
+                if roles is not None and hardware.sms:
+                    best = _or_loops(region, best, candidates, model, limits)
+                looked_at[region, roles] = best
+            known[same] = looked_at[region, roles]
         elif known[same]:
             first, *others = known[same]
             known_plan = plan_of(first.candidate, region, roles, limits)
