@@ -93,17 +93,18 @@ def _searched(
     hasty: bool,
     shared: _Known,
     plain: Sequence[Cut] | None = None,
+    further: bool = True,
     ahead: Ahead | None = None,
 ) -> tuple[Choice, Proof]:
     """The same with what is left on a meter, and what is known already. ``plain``: where it is cut, if no more buffers are taken as
-    one than are of a chain (``merged.py``)."""
+    one than are of a chain (``merged.py``). ``further``: whether more levels of what is made may be looked at."""
     began = time.perf_counter()
     best, bound, limit = start, 0.0, ""
     known = shared.parts if plain is None else shared.plain
     large = problem.size > SMALL
     enough = CLOSE if large else TOLERANCE
     guide = guided(problem, start, meter.lanes, ahead) if large and plain is None else start
-    further = large and launched(problem, guide)
+    further = further and large and launched(problem, guide)
     if guide.seconds < best.seconds:
         best = guide
     hosts = Hosts(problem)
@@ -125,8 +126,10 @@ def _searched(
         limit = meter.limit or next((answer.limit for answer in found if answer.limit), "")
         paths = (states, path(answers, 1)[1]) if large else ()
         if any(each.merged for each in found) and bound < best.seconds * (1 - enough):
-            others = _unused(problem, answers, paths, best)
-            best, _ = _searched(without(problem, others), best, meter, hasty, shared, plain=at)
+            fewer = without(problem, _unused(problem, answers, paths, best))
+            best, _ = _searched(fewer, best, meter, hasty, shared, at, False)
+            if further and bound < best.seconds * (1 - enough):  # most are found without
+                best, _ = _searched(fewer, best, meter, hasty, shared, at)
         own = {kernel.buffer.cls: kernel for kernel in best.kernels}
         more = _supplied(problem, best, {name for part in division for name in part.common})
         # what is merged rarely gives kernels
