@@ -128,7 +128,7 @@ def _searched(
         if any(each.merged for each in found) and bound < best.seconds * (1 - enough):
             fewer = without(problem, _unused(problem, answers, paths, best))
             best, _ = _searched(fewer, best, meter, hasty, shared, at, False)
-            if further and bound < best.seconds * (1 - enough):  # most are found without
+            if launched(problem, best) and bound < best.seconds * (1 - enough):  # most are found without
                 best, _ = _searched(fewer, best, meter, hasty, shared, at)
         own = {kernel.buffer.cls: kernel for kernel in best.kernels}
         more = _supplied(problem, best, {name for part in division for name in part.common})
