@@ -250,7 +250,7 @@ class Search:
             return float("inf") if kernel is None else kernel.seconds
         schedules = (what for _, what in held if isinstance(what, Schedule))
         read = Work(bytes_read=self.scope.bytes(label.reads), schedule=next(schedules, None))
-        work = self.beside + self.scope.whole(label.work) + read
+        work = self.beside + self.scope.amounts.work(label.work) + read
         if all(item.head in turning(problem.model.hardware) for item in items.values()):
             work = as_copy(work)
         return problem.model.kernel(problem.running.spread(work, way.shape, items, self.size))
@@ -261,7 +261,7 @@ class Search:
         problem, running = self.scope.problem, self.scope.problem.running
         if any(map(is_rounded, items.values())):  # it may run in several ways
             return self.floor(label, held)
-        work = self.beside + self.scope.whole(label.work, read=self.scope.bytes(label.reads))
+        work = self.beside + self.scope.amounts.work(label.work, read=self.scope.bytes(label.reads))
         if self.case == SCAN and any(item.head == "Scan" for item in items.values()):
             if tiles(problem.view, items, problem.row) != "scanned":
                 return float("inf")  # it is one of those in loops
@@ -310,7 +310,7 @@ class Search:
                     cover,
                     0.0
                     if self.floors.runs
-                    else model.seconds(scope.whole(cover.work, read=scope.bytes(cover.reads))),
+                    else model.seconds(scope.amounts.work(cover.work, read=scope.bytes(cover.reads))),
                 )
                 for cover in covers
                 if not cover.reads & self.own

@@ -40,7 +40,7 @@ class Covers:
         """The ways to have a value within a kernel. ``shape``: what that fills, if it is known."""
         known = self._known.setdefault((case, shape), {})
         if position not in known:
-            shaped = self.scope.shaped(case)
+            shaped = self.scope.amounts.shaped(case)
             for place in self._missing(position, known):  # operands come first
                 alike = shape is not None and not shaped[place]
                 known[place] = self.of(place, case, None) if alike else self._found(place, case, shape)
@@ -66,8 +66,8 @@ class Covers:
         return known
 
     def _put_together(self, positions: tuple[int, ...], case: Case, shape: Shape) -> list[Cover]:
-        found = [Cover(0, (0.0,) * len(self.scope.fields))]
-        shaped, together = self.scope.shaped(case), self._together[case]
+        found = [Cover(0, (0.0,) * len(self.scope.amounts.fields))]
+        shaped, together = self.scope.amounts.shaped(case), self._together[case]
         of_tail: Shape = None
         for start in range(len(positions) - 1, -1, -1):
             tail = positions[start:]  # states have the values in common that are computed last
@@ -122,7 +122,7 @@ class Covers:
 
     def _found(self, position: int, case: Case, shape: Shape) -> list[Cover]:
         scope = self.scope
-        zero = (0.0,) * len(scope.fields)
+        zero = (0.0,) * len(scope.amounts.fields)
         key, result = scope.order[position], list[Cover]()
         if scope.circle[position] >= 0:  # a part of it may be computed already
             return [Cover(scope.must((key,)), zero)]
@@ -130,7 +130,7 @@ class Covers:
             stored = key[0] in scope.problem.stored and option.item.head != "Read"
             if stored or (case, position, number) in scope.dropped:
                 continue
-            own, _ = scope.work(position, number, case, shape)
+            own, _ = scope.amounts.of_option(position, number, case, shape)
             read = scope.reads(key, option.item)
             children = dict.fromkeys(scope.position[child] for child in option.children)
             result += [

@@ -8,11 +8,12 @@ from operator import add
 
 from ..cost.model import AMOUNTS, Timer, Work, amounts_of
 from ..cost.schedule import Schedule
+from .amounts import EPILOGUE, OPS
 from .cases import LOOPS, PRODUCTS, SCAN, STREAMS, Case, Held
 from .given import Way
 from .hosts import computing
 from .inside import Levels
-from .scope import EPILOGUE, OPS, Scope
+from .scope import Scope
 
 Amounts = tuple[float, ...]
 
@@ -104,7 +105,7 @@ class Floor:
         timer = self.hits.get(held)
         if timer is None or reads & self.scope.inside:
             return False
-        return timer(self.scope.values(amounts, self.beside, self.scope.bytes(reads))) <= enough
+        return timer(self.scope.amounts.values(amounts, self.beside, self.scope.bytes(reads))) <= enough
 
     def by_levels(
         self, amounts: Amounts, reads: int, held: Held, less: Amounts | None = None
@@ -178,7 +179,7 @@ class Floor:
     def _tiling(self) -> Sequence[tuple[Amounts, Sequence[Timer]]]:
         """The arithmetic of products, and how kernels run that tile them."""
         if not self.scope.roofline or self.problem.tiling is None:
-            return [((0.0,) * len(self.scope.fields), self._timers(None, (None,)))]
+            return [((0.0,) * len(self.scope.amounts.fields), self._timers(None, (None,)))]
         found = self.scope.given.products(self.case.how, self.axes)
         return [(more, self._timers(None, (run,))) for more, run in found]
 
@@ -209,9 +210,9 @@ class Floor:
         """The same, where it takes what one of these says."""
         least, scope = float("inf"), self.scope
         if moved is None:
-            works = [scope.values(scope.given.unread(amounts))]
+            works = [scope.amounts.values(scope.given.unread(amounts))]
         else:
-            works = [scope.values(amounts, self.beside, moved)]
+            works = [scope.amounts.values(amounts, self.beside, moved)]
         if works[0][STRIDED]:
             works.append(_as_copy(works[0]))
         if enough and len(timers) > 1 and scope.roofline:

@@ -133,7 +133,7 @@ class Given:
                 times = sum(bool(kinds & bit) for bit in self.times[name])
                 inner = [_shared(way, _often(other, times)) for way in inner for other in more]
         ways = [_both(way, other) for way in outer for other in inner]
-        return [(self.scope.amounts(way.work), way.schedule) for way in fewest(ways)]
+        return [(self.scope.amounts.of(way.work), way.schedule) for way in fewest(ways)]
 
     def by_levels(self, reads: int, how: How) -> ByLevels:
         """What :meth:`once` says of kernels with these reads at each of the scope's levels."""
@@ -179,7 +179,7 @@ class Given:
     def products(self, how: How, axes: frozenset[str] | None) -> Sequence[Way]:
         """The arithmetic of a product that a kernel may tile, and how it runs then, see :meth:`Hosts.products`."""
         works = self.scope.hosts.products(how, axes)
-        return [(self.scope.amounts(work), work.schedule) for work in works]
+        return [(self.scope.amounts.of(work), work.schedule) for work in works]
 
     def walks(self, reads: int) -> frozenset[Schedule]:
         """How a kernel may run because of Streams beneath the values of what is given that it computes, with these reads."""
@@ -200,7 +200,7 @@ class Given:
 
     @cached_property
     def _product(self) -> Sequence[bool]:
-        return [name in PRODUCT for name in self.scope.fields]
+        return [name in PRODUCT for name in self.scope.amounts.fields]
 
     def unread(self, amounts: tuple[float, ...]) -> tuple[float, ...]:
         """Without what is read."""
@@ -209,7 +209,7 @@ class Given:
 
     @cached_property
     def _read(self) -> int:
-        fields = self.scope.fields
+        fields = self.scope.amounts.fields
         return fields.index("bytes_read") if "bytes_read" in fields else -1
 
 

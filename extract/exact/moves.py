@@ -60,7 +60,7 @@ class Moves:
         self.own, self.shape, self.free = own, shape, free
         self.rank = scope.ranks(start)
         self.constants = scope.constants(case)
-        self.zero = (0.0,) * len(scope.fields)
+        self.zero = (0.0,) * len(scope.amounts.fields)
         self.start = State(((scope.position[start], PLAIN),), (), frozenset())
         self._falling: Mapping[int, int] = {place: -rank for place, rank in self.rank.items()}
         self._from: dict[State, list[Move]] = {}
@@ -134,7 +134,7 @@ class Moves:
             held = self.case.held(state.held, item, origin, contexts != PLAIN, way.base, scope.problem.row)
         if held is None:
             return None
-        work, marks = scope.work(position, number, self.case, self.shape)
+        work, marks = scope.amounts.of_option(position, number, self.case, self.shape)
         if self.own and self.case == LOOPS and ("streams", None) in marks:
             return None
         operands = self._operands_of(position, number, contexts)
@@ -160,7 +160,7 @@ class Moves:
             item = scope.options[key][number].item
             base = item.head == "Contract" and tileable(scope.problem.view, key[0], item)
             shunned = scope.at_hand[case][position][number] if key != self.root else 0
-            seconds = scope.seconds(position, number, case)
+            seconds = scope.amounts.seconds(position, number, case)
             known = _Way(key, item, case.heeds(item), base, scope.reads(key, item), shunned, seconds)
             self._ways[position, number] = known
         return known

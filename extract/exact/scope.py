@@ -1,20 +1,20 @@
-"""What kernels are made of: the values of a program, or of a part of it, numbered, with what each way to compute one does.
-
-``columns.py`` looks for kernels in a Scope.
+"""What kernels are made of: the values of a program, or of a part of it, numbered, with the ways to compute each. What these do says
+``amounts.py``; ``columns.py`` looks for kernels in a Scope.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from operator import add, itemgetter, le
+from operator import add, le
 from typing import TYPE_CHECKING
 
-from ..choice import LOOPED, How, Key, bound_axes, outside, turning
-from ..cost.model import AMOUNTS, Work, amounts_of, estimates_by_formulas, work_of
+from ..choice import LOOPED, Key, bound_axes, outside
+from ..cost.model import Work, amounts_of, estimates_by_formulas
 from ..problem import Option, Problem
-from ..view import Buffer, Item, Way, is_rounded
+from ..view import Buffer, Item, Way
+from .amounts import Amounts
 from .cases import LOOPS, SCAN, STREAMS, Case, Cases, Held
 from .chains import chains, firsts
 from .contents import Contents
@@ -24,7 +24,6 @@ from .given import Given
 from .hosts import Hosts
 from .inside import INSIDE, origins
 from .merged import Merging, merged
-from .once import HOWS, of_fields
 from .part import Part
 from .ranks import ranks
 
@@ -36,9 +35,6 @@ Context = tuple[tuple[str, object], ...]
 
 Contexts = frozenset[Context]
 Open = tuple[tuple[int, Contexts], ...]
-
-NOTHING = (0.0,) * len(AMOUNTS)
-READ, OPS, EPILOGUE = map(AMOUNTS.index, ("bytes_read", "ops", "epilogue_ops"))
 
 
 class Scope:
@@ -120,18 +116,16 @@ class Scope:
         self.unwalked = frozenset(self._unwalked())
         self.dropped = set(self.unwalked)
         self.moves: dict[object, Moves] = {}  # of searches from one root, by what they are of
+        self.amounts = Amounts(self)
         self.covers = Covers(self)
         self.levels = part.levels
         self._operands = [{self.position[child] for child in self.edges[key]} for key in self.order]
         self._ranks: dict[Key, Mapping[int, int]] = {}
         self._constants: dict[Case, Mapping[int, tuple[tuple[Key, Item], Held]]] = {}
         self._bytes: dict[int, int] = {}
-        self._shaped: dict[Case, Sequence[bool]] = {}
         self._moving: dict[int, float] = {}
         self._longer: dict[tuple[Case, int], Sequence[float]] = {}
-        self._seconds: dict[tuple[int, int, Case], float] = {}
         self._steps: dict[tuple[int, int, Contexts], tuple[tuple[int, Contexts], ...]] = {}
-        self._work: dict[tuple[int, int, Case, tuple[int, ...] | None], tuple[tuple[float, ...], Held]] = {}
 
     def _unwalked(self) -> set[tuple[Case, int, int]]:
         """The ways to compute what a Stream weights, in a kernel that walks its scores: matrix units take it as it is loaded."""
@@ -173,71 +167,6 @@ class Scope:
             if view.origin(root[0]) in origins(self.problem, (each.name,)):
                 return frozenset({root, *(key for key in self.order if view.origin(key[0]) in each.counted)})
         return frozenset({root})
-
-    @cached_property
-    def fields(self) -> tuple[str, ...]:
-        """The fields of Work that any value has."""
-        works = [work for found in self._wholes.values() for works in found for work in works.values()]
-        works += (*self.problem.tiled("tiled"), *self.problem.tiled("rows"))
-        works += [
-            once.work for each in self.part.known.values() for ways in each.once.values() for once in ways
-        ]
-        amounts = zip(*map(amounts_of, works), strict=True)
-        found = {name for name, each in zip(AMOUNTS, amounts, strict=False) if any(each)}
-        if self.problem.tiling is not None:
-            found |= {"row_ops", "block_ops", "point_ops", "reread_bytes", "row_bytes", "block_bytes"}
-        return tuple(name for name in AMOUNTS if name in found)
-
-    @cached_property
-    def _wholes(self) -> dict[Key, list[dict[How, Work]]]:
-        """The work of every option, in each kind of kernel."""
-        return {
-            key: [{how: self._whole(key, option.item, how) for how in HOWS} for option in options]
-            for key, options in self.options.items()
-        }
-
-    def _whole(self, key: Key, item: Item, how: How, shape: tuple[int, ...] | None = None) -> Work:
-        if item is INSIDE:
-            fetched, work = self.part.fetched.get(key, 0.0), self.part.inside[key][how]
-            repeated = self.problem.works.repeated
-            return of_fields(
-                min,
-                [repeated(work, key, item, how, shape, fetched, summed) for summed in self.part.sums[key]],
-            )
-        return self.problem.works.work(key, item, how, shape)
-
-    def whole(self, amounts: Sequence[float], read: float = 0.0) -> Work:
-        """Amounts of the scope's fields as Work, see :meth:`values`."""
-        return work_of(self.values(amounts, read=read))
-
-    def values(
-        self, amounts: Sequence[float], beside: Sequence[float] = NOTHING, read: float = 0.0
-    ) -> list[float]:
-        """Amounts of all fields from those of the scope's, with those of all fields ``beside`` them and what is ``read``. Of the
-        amounts, "ops" are without those of the epilogue: a kernel with more of either costs more."""
-        values = list(map(add, beside, self._placed((*amounts, 0.0))))
-        if self._epilogue >= 0:
-            values[OPS] += amounts[self._epilogue]
-        values[READ] += read
-        return values
-
-    @cached_property
-    def _placed(self) -> Callable[[Sequence[float]], Sequence[float]]:
-        """The amounts of all fields, of those of the scope's and a last one, which is nothing."""
-        fields = self.fields
-        return itemgetter(*[fields.index(name) if name in fields else len(fields) for name in AMOUNTS])
-
-    @cached_property
-    def _epilogue(self) -> int:
-        """The place of the epilogue's operations in the scope's amounts, or -1."""
-        return self.fields.index(AMOUNTS[EPILOGUE]) if AMOUNTS[EPILOGUE] in self.fields else -1
-
-    def amounts(self, work: Work) -> tuple[float, ...]:
-        """What :meth:`whole` makes Work of."""
-        found = {name: float(getattr(work, name)) for name in self.fields}
-        if "ops" in found:
-            found["ops"] -= work.epilogue_ops
-        return tuple(found.values())
 
     def bytes(self, reads: int) -> int:
         """Of a set of buffers."""
@@ -289,8 +218,9 @@ class Scope:
         references and stays until these are looked for."""
         self.covers.clear()
         self.moves.clear()
-        for known in (self._work, self._steps, self._seconds, self._longer, self._shaped):
-            known.clear()
+        self.amounts.forget()
+        self._steps.clear()
+        self._longer.clear()
 
     def ranks(self, root: Key) -> Mapping[int, int]:
         """Of each value that there may be in a kernel from ``root``, by position, in which order it is decided (``ranks.py``)."""
@@ -317,7 +247,7 @@ class Scope:
     @cached_property
     def _ways(self) -> dict[Case, list[list[tuple[float, ...]]]]:
         """For each way to compute a value, the work that it is at least, with all that it is computed from."""
-        zero = (0.0,) * len(self.fields)
+        zero = (0.0,) * len(self.amounts.fields)
         result: dict[Case, list[list[tuple[float, ...]]]] = {}
         for case in (LOOPS, STREAMS, *self.cases.tiled):
             least: dict[Key, tuple[float, ...]] = {}
@@ -325,7 +255,7 @@ class Scope:
             for position, key in enumerate(self.order):
                 ways: list[tuple[float, ...]] = []
                 for number, option in enumerate(self.options[key]):
-                    own, _ = self.work(position, number, case)
+                    own, _ = self.amounts.of_option(position, number, case)
                     below = [least.get(child, zero) for child in option.children]
                     more = map(max, *below) if len(below) > 1 else below[0] if below else zero
                     ways.append(tuple(map(add, own, more)))
@@ -341,7 +271,7 @@ class Scope:
             timer, most = self.problem.running.timer(None), amounts_of(self.everything)
             before = timer(most)
             known = self._longer[case, position] = [
-                0.0 if _reads(option) else timer(self.values(way, most)) - before
+                0.0 if _reads(option) else timer(self.amounts.values(way, most)) - before
                 for option, way in zip(
                     self.options[self.order[position]], self._ways[case][position], strict=True
                 )
@@ -369,18 +299,9 @@ class Scope:
         if looped and not outside(self.problem.view.free[key[0]]):
             return 0  # how often loops fetch it again is not in these works
         for number, option in enumerate(self.options[key]):
-            if _reads(option) and all(map(le, self.work(position, number, case)[0], way)):
+            if _reads(option) and all(map(le, self.amounts.of_option(position, number, case)[0], way)):
                 mask |= self.bits[str(option.item.payload[0])]
         return mask
-
-    def seconds(self, position: int, number: int, case: Case) -> float:
-        """What an option costs by itself."""
-        known = self._seconds.get((position, number, case))
-        if known is None:
-            work, _ = self.work(position, number, case)
-            known = self.problem.model.seconds(self.whole(work))
-            self._seconds[position, number, case] = known
-        return known
 
     def moving(self, bit: int) -> float:
         """What it costs by itself to read a buffer."""
@@ -397,49 +318,6 @@ class Scope:
             return bit
         return self.inside | self.given.mark(key) | (bit if key in self.part.inside_reads else 0)
 
-    def work(
-        self, position: int, number: int, case: Case, shape: tuple[int, ...] | None = None
-    ) -> tuple[tuple[float, ...], Held]:
-        """The work of an option, and what of it decides how the whole kernel runs. ``shape``: what that fills; else the work
-        is that at least."""
-        known = self._work.get((position, number, case, shape))
-        if known is None:
-            key = self.order[position]
-            item = self.options[key][number].item
-            if shape is not None and not self.problem.works.shaped(item, case.how):
-                known = self._work[position, number, case, shape] = self.work(position, number, case)
-                return known
-            whole = (
-                self._wholes[key][number][case.how]
-                if shape is None
-                else self._whole(key, item, case.how, shape)
-            )
-            marks: set[tuple[str, object]] = set()
-            if whole.schedule is not None:
-                marks.add(("runs", self.problem.running.same(whole.schedule)))
-            if self.problem.running.streams(key, item):
-                marks.add(("streams", None))
-            if case == STREAMS:
-                marks |= self._unlike_walks(position, number)
-            if case == SCAN:
-                marks |= {("walks", walk) for walk in self.problem.running.streamed(key, item)}
-            if item.head not in turning(self.problem.model.hardware) and "strided_bytes" in self.fields:
-                marks.add(("computes", None))  # else it may be a copy, which is priced in its own way
-            known = self.amounts(whole), frozenset(marks)
-            self._work[position, number, case, shape] = known
-        return known
-
-    def _unlike_walks(self, position: int, number: int) -> Held:
-        """What of an option decides whether a kernel with a Stream is walked on matrix units, or runs in loops."""
-        key = self.order[position]
-        item = self.options[key][number].item
-        told = {
-            "walked": bool(self.problem.running.streamed(key, item)),
-            "computed": (SCAN, position, number) in self.unwalked,
-            "rounded": is_rounded(item),
-        }
-        return frozenset((kind, None) for kind, is_so in told.items() if is_so)
-
     def constants(self, case: Case) -> Mapping[int, tuple[tuple[Key, Item], Held]]:
         """By position, the values that are constants and no work, each as what it is computed, and what it makes a kernel hold: what
         needs one has it at once."""
@@ -452,22 +330,11 @@ class Scope:
                     and options[0].item.head == "Const"
                     and key[0] not in self.problem.stored
                 ):
-                    work, marks = self.work(position, 0, case)
+                    work, marks = self.amounts.of_option(position, 0, case)
                     if not any(work):
                         found[position] = (key, options[0].item), marks
             self._constants[case] = found
         return self._constants[case]
-
-    def shaped(self, case: Case) -> Sequence[bool]:
-        """Of each value, whether the work of having it in a kernel of a case may differ with the shape that the kernel fills."""
-        if case not in self._shaped:
-            found: list[bool] = []
-            for position, key in enumerate(self.order):
-                children = {self.position[child] for child in self.edges[key]}
-                own = any(self.problem.works.shaped(option.item, case.how) for option in self.options[key])
-                found.append(own or any(child >= position or found[child] for child in children))
-            self._shaped[case] = found
-        return self._shaped[case]
 
     def steps(self, position: int, number: int, contexts: Contexts) -> tuple[tuple[int, Contexts], ...]:
         """The operands of an option, with the contexts in which they are evaluated."""

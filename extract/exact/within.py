@@ -56,7 +56,7 @@ def within(
     are more than so many ``labels`` of all searches together."""
     most, full = 2 * worth.get(scope.same.get(name, name), float("inf")), False
     levels, group = scope.levels, scope.part.group(name)
-    lacked = scope.amounts(group.lacked) if any(kind.tiled is False for kind in group.kinds) else None
+    lacked = scope.amounts.of(group.lacked) if any(kind.tiled is False for kind in group.kinds) else None
     found: list[tuple[Within, Costs, Costs]] = []
     for key in scope.part.targets[name]:
         if key not in scope.position:
