@@ -34,6 +34,7 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
             part.fetched.get(key, 0.0),
             part.sums.get(key),
             key in part.inside_reads,
+            key in part.twice,
             problem.read_beneath(key) if key in part.inside else None,
         ]
         for option in options:

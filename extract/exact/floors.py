@@ -66,7 +66,7 @@ class Floor:
         moved = self._moved(reads, levels is None or scope.part.charged(levels))
         least = float("inf")
         for way in scope.given.once(reads, self.case.how, levels):
-            if not whole or self._tiles(reads, held, way[1]):
+            if self._one_product(held, way[1]) and (not whole or self._tiles(reads, held, way[1])):
                 least = min(least, self._once(amounts, moved, held, reads, way, whole, enough, less))
             if least <= enough:
                 if self.written is not None and not reads & scope.inside and self.hit is not None:
@@ -117,12 +117,18 @@ class Floor:
         moved = {charged: self._moved(reads, charged) for charged in (False, True)}
         costs = [
             self._once(amounts, moved[charged], held, reads, way, True, 0.0, less)
-            if self._tiles(reads, held, way[1])
+            if self._one_product(held, way[1]) and self._tiles(reads, held, way[1])
             else float("inf")
             for charged, way in ways
         ]
         least = [min([costs[number] for number in numbers], default=float("inf")) for numbers in sets]
         return tuple([least[like] for like in likes])
+
+    def _one_product(self, held: Held, schedule: Schedule | None) -> bool:
+        """Whether a kernel tiles no product beneath what is given beside one of its own: of two that it computes at its output axes, it
+        tiles neither (:func:`~tinyc.extract.choice.tiles`)."""
+        tiled = schedule is not None and self.case.name in PRODUCTS and not self.scope.part.twice
+        return not tiled or all(kind not in ("base", "reduction") for kind, _ in held)
 
     def _tiles(self, reads: int, held: Held, schedule: Schedule | None) -> bool:
         """Whether a whole kernel is of its case: it tiles a product, be it beneath what is given."""

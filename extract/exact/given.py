@@ -127,12 +127,13 @@ class Given:
         for name, each in self.part.known.items():
             if kinds & self.marks[name, True]:
                 more = each.done(at[name], how, True)
-                outer = [_shared(way, other) for way in outer for other in more]
+                outer = [_shared(*pair) for pair in itertools.product(outer, more) if _one_product(*pair)]
             if kinds & self.marks[name, False]:
                 more = each.done(at[name], how if how != "rows" or rows else "tiled", False)
                 times = sum(bool(kinds & bit) for bit in self.times[name])
-                inner = [_shared(way, _often(other, times)) for way in inner for other in more]
-        ways = [_both(way, other) for way in outer for other in inner]
+                often = [_often(other, times) for other in more]
+                inner = [_shared(*pair) for pair in itertools.product(inner, often) if _one_product(*pair)]
+        ways = [_both(*pair) for pair in itertools.product(outer, inner) if _one_product(*pair)]
         return [(self.scope.amounts.of(way.work), way.schedule) for way in fewest(ways)]
 
     def by_levels(self, reads: int, how: How) -> ByLevels:
@@ -218,6 +219,11 @@ def _often(way: Once, times: int) -> Once:
     again = amounts_of(way.again)
     more = work_of([times * amount for amount in again]) if times and any(again) else Work()
     return way._replace(work=way.work + more)
+
+
+def _one_product(one: Once, two: Once) -> bool:
+    """Whether a kernel that does both tiles one product at most, as it is if it tiles any (:func:`~tinyc.extract.choice.tiles`)."""
+    return one.schedule is None or two.schedule is None or one.schedule == two.schedule
 
 
 def _shared(one: Once, two: Once) -> Once:

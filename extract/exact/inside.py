@@ -94,8 +94,10 @@ class Beneath:
         return 1 + len(self.kinds)
 
     def lacks(self, level: int) -> bool:
-        """Whether nothing is filled at a level from which the value is had with hardly any work."""
-        return level > 0 and not self.sources[self.kinds[level - 1].source].light
+        """Whether nothing is filled at a level from which the value is had with hardly any work: a sum that is added to what lacks is
+        not enough."""
+        kind = self.kinds[level - 1] if level else None
+        return kind is not None and (kind.lacking or not self.sources[kind.source].light)
 
     def levels_of(self, key: Key) -> frozenset[int]:
         """The levels at which a kernel may compute a value: where the buffer is filled, any."""
@@ -139,13 +141,14 @@ def beneath(
     known: Known,
     groups: Mapping[str, Beneath],
     unshared: Callable[[str], bool],
+    twice: Collection[Key] = (),
 ) -> Beneath:
     """What is beneath the values of ``name``. ``values``: of each origin. ``mates``: buffers that are as good. ``buffers``: that may
     be filled in the same part, which is given ``given``. ``same``: see :func:`holding_the_same`. ``further``: down to what the
     sums beneath are computed from. ``told``: with levels of their own for kernels that compute the values at their output axes alone,
     where what they read may not be enough for others. ``known``: what was found of equal layers.
     ``groups``: the same of what earlier parts make. ``unshared``: whether no later part reads an input: a kernel of one
-    may read it anyway."""
+    may read it anyway. ``twice``: products that may also be computed in an earlier part."""
     view = problem.view
     own = set(same[name])
     sums = (
@@ -183,12 +186,12 @@ def beneath(
         Barred(frozenset({0, *(1 + each for each in source.barred)}), source.light) for source in sources
     ]
     before, lacks = (_before(problem, values, given, groups, each) for each in ({}, same if further else {}))
-    # where what is given is lacking, the sources come once more: those that are not light if what loops do for it is about the same in all
-    # ways, since what it may be at most is not charged then
+    # where what is given is lacking, the sources come once more; those that are not light, where something is charged, if what loops do for
+    # it is about the same in all ways: what it may be at most is not charged then
     loops = _in_loops(lacks)
     alike = bool(loops) and max(work.ops for work in loops) <= ALIKE * min(work.ops for work in loops)
-    again = [number for number, each in enumerate(barred) if lacks != before and (each.light or alike)]
-    table = table_of(problem, frame, here_, before, lacks, unshared)
+    again = [*range(len(barred))] if lacks != before else []
+    table = table_of(problem, frame, here_, before, lacks, unshared, twice)
     found, rows = _known(known, table, [*barred, *(barred[each]._replace(lacking=True) for each in again)])
     numbers = range(len(barred))
     lacked = {number: len(barred) + again.index(number) if number in again else number for number in numbers}
@@ -213,11 +216,18 @@ def beneath(
             (False, True),
         )
         if not lacks or any(once[source, *each] != lacking[source, *each] for each in places)
-        for tiled in ((True, False) if lacks and not sources[source].light else (None,))
+        if not lacks or alike or sources[source].light or not deep
+        for tiled in ((True, False) if lacks and alike and not sources[source].light else (None,))
     )
     walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
-    unread = _further(known, table_of(problem, frame), barred)
+    lacking_ = any(kind.lacking and sources[kind.source].light for kind in kinds)
+    unread = _further(
+        known,
+        table_of(problem, frame),
+        table_of(problem, frame, None, lacks, lacks, twice=twice) if lacking_ else None,
+        barred,
+    )
     done = of_fields(max, loops)
     return Beneath(
         name, partial, sources, kinds, once, lacking, able, able_at, walks, counted, light, unread, done
@@ -234,20 +244,33 @@ def _uses(places: Collection[bool], apart: bool) -> Iterator[tuple[bool, bool]]:
 
 
 def _further(
-    known: Known, table: Table, sources: Sequence[Barred]
+    known: Known, table: Table, lacking: Table | None, sources: Sequence[Barred]
 ) -> Mapping[tuple[How, bool, bool], Sequence[Once]]:
-    """See :class:`Beneath`."""
-    heavy = [each.names for each in sources if not each.light]
-    least = [names for names in heavy if not any(other < names for other in heavy)]
-    alone, _ = _known(known, table, [Barred(names) for names in (frozenset({0}), *least)])
-    return {
-        (how, outer, lacks): [
-            _unread(way)
-            for number in (range(1, 1 + len(least)) if lacks else (0,))
-            for way in alone[number, how, outer]
+    """See :class:`Beneath`. ``lacking``: the table where what the part is given is lacking, if that makes a difference."""
+    heavy, light = (
+        _least([each.names for each in sources if each.light == is_so]) for is_so in (False, True)
+    )
+    alone, _ = _known(known, table, [Barred(names) for names in (frozenset({0}), *heavy)])
+    more: Found = ({}, ())
+    if lacking is not None:
+        more = _known(known, lacking, [Barred(names, True, True) for names in light])
+    found: dict[tuple[How, bool, bool], Sequence[Once]] = {}
+    for how, outer in itertools.product(HOWS, (True, False)):
+        found[how, outer, False] = [_unread(way) for way in alone[0, how, outer]]
+        ways = [_unread(way) for number in range(len(heavy)) for way in alone[1 + number, how, outer]]
+        # what is read of each part before would make all parts different
+        ways += [
+            _unread(way)._replace(before=0.0)
+            for number in range(len(light))
+            for way in more[0].get((number, how, outer), ())
         ]
-        for how, outer, lacks in itertools.product(HOWS, (True, False), (True, False))
-    }
+        found[how, outer, True] = fewest(ways) if lacking is not None else ways
+    return found
+
+
+def _least(sets: Sequence[frozenset[int]]) -> list[frozenset[int]]:
+    """Those that hold no other."""
+    return [names for names in sets if not any(other < names for other in sets)]
 
 
 def _known(known: Known, table: Table, sources: Sequence[Barred]) -> Found:

@@ -32,6 +32,7 @@ class Part:
         groups: the same of ``made``, with the buffers that are as good as each (``../mates.py``).
         rooted: of ``buffers`` those that cannot be filled without a value of each that is given, wherever the parts before are
             chained so.
+        twice: products that may also be computed in an earlier part.
     """
 
     given: tuple[str, ...]
@@ -49,6 +50,7 @@ class Part:
     rooted: frozenset[str] = frozenset()
     fetched: Mapping[Key, float] = field(default_factory=dict)
     sums: Mapping[Key, frozenset[bool]] = field(default_factory=dict)
+    twice: frozenset[Key] = frozenset()
 
     @property
     def levels(self) -> list[Levels]:

@@ -260,6 +260,9 @@ def _between(
     problem = program.problem
     valued = () if after.names == outputs else after.names
     part = _walk(program, before, after.names, valued)
+    again = part.options.keys() & program.seen
+    heads = {key: {option.item.head for option in part.options[key]} for key in again}
+    part = replace(part, twice=frozenset(key for key in again if "Contract" in heads[key]))
     program.done(part)
     carried = [name for name in after.carried if name in part.buffers and name not in program.groups]
     groups = {
@@ -276,6 +279,7 @@ def _between(
             program.beneath,
             program.groups,
             program.unshared,
+            part.twice,
         )
         for name in (*valued, *carried)
         if name in part.buffers and name not in outputs

@@ -51,7 +51,7 @@ class _Step(NamedTuple):
     are rows of the table before it, each with whether it is evaluated again wherever the value is. ``only``: of each operand that can
     only be read, the sets of names of which one has it. ``read``: what a kernel reads at least for other operands. ``before``: what it
     does for those that are given to the part, in each kind of kernel; ``lacking``: where they are lacking
-    (:class:`~tinyc.extract.exact.inside.Kind`)."""
+    (:class:`~tinyc.extract.exact.inside.Kind`). ``twice``: whether it is a product that may also be computed in an earlier part."""
 
     works: tuple[Work, ...]
     sums: bool
@@ -60,6 +60,7 @@ class _Step(NamedTuple):
     read: Once
     before: tuple[tuple[tuple[Once, ...], ...], ...]
     lacking: tuple[tuple[tuple[Once, ...], ...], ...]
+    twice: bool
 
 
 class _Row(NamedTuple):
@@ -97,9 +98,11 @@ def table_of(
     before: Mapping[Key, tuple[tuple[Once, ...], ...]] = MappingProxyType({}),
     lacking: Mapping[Key, tuple[tuple[Once, ...], ...]] = MappingProxyType({}),
     unshared: Callable[[str], bool] = lambda name: False,
+    twice: Collection[Key] = (),
 ) -> Table:
     """``buffers``: of the part, if others are told apart. ``before``: what is done for values that are given to the part;
-    ``lacking``: the same where they are lacking. ``unshared``: of which inputs it counts that they are read."""
+    ``lacking``: the same where they are lacking. ``unshared``: of which inputs it counts that they are read. ``twice``: see
+    :class:`~tinyc.extract.exact.part.Part`."""
 
     def read(name: str) -> Once:
         buffer = problem.view.buffers[name]
@@ -129,6 +132,7 @@ def table_of(
                     all_of([NO_WORK, *least]) if least else NO_WORK,
                     tuple([before[child] for child in others if child in before]),
                     tuple([lacking[child] for child in others if child in lacking]),
+                    key in twice,
                 )
             )
         rows.append(_Row(key in frame.made, outside(problem.view.free[key[0]]), tuple(options)))
@@ -161,8 +165,10 @@ def ways_of(table: Table, sources: Sequence[Barred]) -> Found:
         narrow = [_narrowed(row, places) for row in rows]
         again = sum(place >= ONCE for place in places)
         known: dict[_Asked, _Had] = {}
+        steps = (option for row in table for option in row.options if isinstance(option, _Step))
+        apart = not any(step.twice and step.works[number].schedule for step in steps)
         for source, barred in enumerate(sources):
-            found = _done(narrow, heeds, barred, again, known)
+            found = _done(narrow, heeds, barred, again, apart, known)
             able[source] |= found.keys()
             for outer in (True, False):
                 there = (ways for place, ways in found.items() if table[place].outer == outer)
@@ -297,11 +303,13 @@ def _done(
     heeds: Sequence[Barred],
     barred: Barred,
     again: int,
+    apart: bool,
     known: dict[_Asked, _Had],
 ) -> Mapping[int, Sequence[Way]]:
     """What a kernel of a kind does at least beside the last step that computes a value that is made, and reads nothing of the sets
     of names that are ``barred``. A value that it cannot compute so is left out. ``heeds``: see :func:`_heeds`. ``again``: so many of
-    the amounts, the last, are of each further evaluation. ``known``: what was found of these rows before."""
+    the amounts, the last, are of each further evaluation. ``apart``: whether no product is of an earlier part. ``known``: what was found of
+    these rows before."""
     values: dict[int, Sequence[Way]] = {}
     found: dict[int, Sequence[Way]] = {}
     for place, (row, (names, light, lacking)) in enumerate(zip(rows, heeds, strict=True)):
@@ -309,7 +317,7 @@ def _done(
         asked = place, Barred(names & barred.names, light, lacking and barred.lacking)
         had = known.get(asked)
         if had is None:
-            had = known[asked] = _had(row, barred, again, values)
+            had = known[asked] = _had(row, barred, again, apart, values)
         if had.ways:
             values[place] = had.ways
         if had.computed:
@@ -317,7 +325,7 @@ def _done(
     return found
 
 
-def _had(row: _Plain, barred: Barred, again: int, values: Mapping[int, Sequence[Way]]) -> _Had:
+def _had(row: _Plain, barred: Barred, again: int, apart: bool, values: Mapping[int, Sequence[Way]]) -> _Had:
     """See :func:`_done`. ``values``: of the rows before."""
     ways = [each.way for each in row.reads if not row.made and each.names not in barred.names]
     computed: list[Way] = []
@@ -332,11 +340,16 @@ def _had(row: _Plain, barred: Barred, again: int, values: Mapping[int, Sequence[
         )
         read = (step.read,) if any(step.read.amounts) else ()
         for each in itertools.product(*below):
+            if not _one_product(each, step.schedule):
+                continue
             done = most((*read, *each)) if read or each else step.read
             # what computes a sum again takes long enough, and is charged where it is made with all that it needs
             before = step.lacking if barred.lacking else step.before
             counts = done.plain if barred.light else barred.lacking
             for more in itertools.product(*before) if counts else ((),):
+                own = step.schedule or (done.schedule if apart else None)
+                if more and not _one_product(more if own else (done, *more), own):
+                    continue
                 beside = most((done, *more)) if more else done
                 computed.append(beside)
                 ways.append(
@@ -347,6 +360,13 @@ def _had(row: _Plain, barred: Barred, again: int, values: Mapping[int, Sequence[
                     )
                 )
     return _Had(fewest_ways(ways), fewest_ways(computed) if row.made else ())
+
+
+def _one_product(ways: Sequence[Way], schedule: Schedule | None) -> bool:
+    """Whether a kernel that does all of these tiles one product at most, as it is if it tiles any
+    (:func:`~tinyc.extract.choice.tiles`). ``schedule``: of one that is computed from them."""
+    tiled = {way.schedule for way in ways} - {None}
+    return len(tiled) <= (schedule is None)
 
 
 def _of(way: Way, again: int) -> Way:

@@ -166,7 +166,10 @@ class Unfilled:
         """What the ways at a level from 1 are told by, and at these of what is given: of dozens of these, most are alike. None where
         there is no way."""
         kind, part = self.group.kinds[level - 1], self.scope.part
-        tells = any(each.lacking and each.source == kind.source for each in self.group.kinds)
+        tells = any(
+            each.lacking and each.source == kind.source and each.deep == kind.deep
+            for each in self.group.kinds
+        )
         if tells and kind.lacking != part.lacks(given):
             return None
         return level, self._number[given], part.charged(given), self.scope.given.barred(given)
