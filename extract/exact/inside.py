@@ -170,16 +170,15 @@ def beneath(
     partial = tuple(names for names in here if names)
     keys = _keys(problem, values, (name, *itertools.chain(*partial)))
     made, light = frozenset(_keys(problem, values, (name,))), len(partial)
-    past: Mapping[str, frozenset[str]] = {}
+    past, summed = dict[str, frozenset[str]](), False
     if further:
-        more, apart_, past = beneath_sums(
-            problem, made, frozenset(origins(problem, given)), frozenset(buffers)
-        )
-        for names in apart_:
+        found_ = beneath_sums(problem, made, frozenset(origins(problem, given)), frozenset(buffers), True)
+        past, summed = dict(found_.past), found_.again
+        for names in found_.apart:
             fresh = tuple(sorted(names - own.union(*partial)))
             partial += (fresh,) if fresh else ()
-        keys = sorted({*keys, *more}, key=problem.bit.__getitem__)
-    sources = sources_of(partial, past, light)
+        keys = sorted({*keys, *found_.keys}, key=problem.bit.__getitem__)
+    sources = sources_of(partial, past, light, summed)
     here_, frame = frozenset(buffers), frame_of(problem, keys, made, (own, *partial))
     # the first set of names, its own, is read from none
     barred = [

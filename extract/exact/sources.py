@@ -23,12 +23,12 @@ class Source(NamedTuple):
 
 
 def sources_of(
-    partial: Sequence[Sequence[str]], past: Mapping[str, frozenset[str]], light: int
+    partial: Sequence[Sequence[str]], past: Mapping[str, frozenset[str]], light: int, summed: bool = False
 ) -> tuple[Source, ...]:
     """What may be read of the sets ``partial``: the first of which some kernel reads, or none. ``past``: of buffers the dear sums that are
     done, if there are several. Where one of a set is past some of these, it is told apart whether some kernel reads what is past the
     others: if none does, each computes them, and else both have to be filled. ``light``: of so many sets, the first, hardly anything
-    is computed."""
+    is computed. ``summed``: whether what is past all of the dear sums is summed again."""
     nothing = frozenset[str]()
     sums = [frozenset.intersection(*(past.get(name, nothing) for name in names)) for names in partial]
     found: list[Source] = []
@@ -39,7 +39,7 @@ def sources_of(
         others = frozenset(other for other in range(number + 1, len(sums)) if sums[other] & missing)
         if own and others:
             found.append(Source((some,), barred | others))
-            both.append(Source((some, others), barred, light=True))
+            both.append(Source((some, others), barred, light=not summed))
         else:
             found.append(Source((some,), barred, light=number < light))
     return (*found, Source((), frozenset(range(len(sums)))), *both)
@@ -53,7 +53,7 @@ def adds_several(problem: Problem, names: Collection[str]) -> bool:
     for name, own in roots.items():
         others = {view.origin(root) for other in names if other != name for root in roots[other]}
         made = [(root, False) for root in own]
-        keys, _, past = beneath_sums(problem, made, others, frozenset(view.buffers))
+        keys, _, past, _ = beneath_sums(problem, made, others, frozenset(view.buffers))
         products = {
             view.origin(key[0])
             for key in keys
@@ -106,11 +106,25 @@ def _elementwise(problem: Problem, made: Iterable[Key], others: Collection[str])
     return found, passed
 
 
+class Summed(NamedTuple):
+    """What values are computed from, down to the operands of the first sums on the way. ``keys``: all of it. ``apart``, ``past``: see
+    :func:`_apart`. ``again``: whether the dear sums are of what is summed on the way: the products of a gated layer."""
+
+    keys: list[Key]
+    apart: list[set[str]]
+    past: Mapping[str, frozenset[str]]
+    again: bool = False
+
+
 def beneath_sums(
-    problem: Problem, made: Iterable[Key], given: Collection[str], buffers: Collection[str]
-) -> tuple[list[Key], list[set[str]], Mapping[str, frozenset[str]]]:
-    """What the values ``made`` are computed from, down to the operands of the first sums on the way, and those of ``buffers`` that it
-    may be read from, as :func:`_apart` has them. Nothing of ``given``, by what it is, nor what that is computed from."""
+    problem: Problem,
+    made: Iterable[Key],
+    given: Collection[str],
+    buffers: Collection[str],
+    again: bool = False,
+) -> Summed:
+    """Of the values ``made``. Nothing of ``given``, by what it is, nor what that is computed from. ``buffers``: those that are told
+    apart; ``again``: also by the sums of what is summed, where those before tell none apart."""
     sums = dict.fromkeys(made, 0)  # of each value, on the way to it
     layers: tuple[list[Key], list[Key]] = [*sums], []
     for count, layer in enumerate(layers):
@@ -125,17 +139,27 @@ def beneath_sums(
                         sums[child] = below
                         layers[below].append(child)
     keys = [key for key in sums if problem.view.origin(key[0]) not in given]
-    return keys, *_apart(problem, keys, [key for key in keys if not sums[key]], buffers)
+    first, second = ([key for key in keys if sums[key] == count] for count in (0, 1))
+    if again and len(_dear(problem, first, False)) == 1:
+        apart, past = _apart(problem, keys, second, first, buffers)
+        if past:
+            return Summed(keys, apart, past, True)
+    return Summed(keys, *_apart(problem, keys, first, (), buffers))
 
 
 def _apart(
-    problem: Problem, keys: Iterable[Key], before: Iterable[Key], buffers: Collection[str]
+    problem: Problem,
+    keys: Iterable[Key],
+    before: Iterable[Key],
+    beyond: Iterable[Key],
+    buffers: Collection[str],
 ) -> tuple[list[set[str]], Mapping[str, frozenset[str]]]:
     """Those of ``buffers`` that ``keys`` may be read from. Where not all that ``before`` any sum may be read has the same dear sums
     done, they are told apart by these, those in which most is done first: where a kernel reads none of such a set, it computes a
-    sum. In one set, to read what a LayerNorm is of would count as no more than adding a bias. And of each buffer, these sums."""
+    sum. In one set, to read what a LayerNorm is of would count as no more than adding a bias. And of each buffer, these sums. What is
+    ``beyond`` all that is before these sums has all done."""
     origin = problem.view.origin
-    dear = _dear(problem, before)
+    dear = _dear(problem, before, bool(beyond))
     done: dict[str, frozenset[str]] = {}  # before any other sum
     for key in sorted(before, key=problem.bit.__getitem__):  # operands first
         ways = (option for option in problem.options[key] if option.item.head not in REDUCING)
@@ -152,17 +176,20 @@ def _apart(
     for key in keys:
         reads = (str(each.item.payload[0]) for each in problem.options[key] if each.item.head == "Read")
         found.setdefault(origin(key[0]), set()).update(set(reads).intersection(buffers))
-    nothing = frozenset[str]()
+    nothing, every = frozenset[str](), frozenset(dear)
+    done |= {origin(key[0]): every for key in beyond}
     told = {done.get(name) or partial.get(name, nothing) for name, names in found.items() if names}
     if len(told) < 2:
         return [set[str]().union(*found.values())], {}
     every = nothing.union(*told)
     beneath = _beneath(problem, keys, sorted(every, key=lambda name: -dear[name]) if len(every) > 1 else [])
-    apart: dict[tuple[float, int], set[str]] = {}
+    number = {name: place for place, name in enumerate(dear)}
+    apart: dict[tuple[float, int, tuple[int, ...]], set[str]] = {}
     past: dict[str, frozenset[str]] = {}
     for name, names in found.items():
         sums = done.get(name) or partial.get(name, nothing)
-        place = -sum(map(dear.__getitem__, sums)), 0 if sums else beneath.get(name, 0)
+        which = tuple(sorted(map(number.__getitem__, sums)))
+        place = -sum(map(dear.__getitem__, sums)), 0 if sums else beneath.get(name, 0), which
         apart.setdefault(place, set()).update(names)
         past |= dict.fromkeys(names, sums)
     return [apart[place] for place in sorted(apart)], past
@@ -195,14 +222,15 @@ def _parts(problem: Problem, key: Key) -> Iterator[Key]:
                 yield child
 
 
-def _dear(problem: Problem, keys: Iterable[Key]) -> dict[str, float]:
-    """Of the sums among ``keys``, by what they are, the dearest that take about as long, with what each takes."""
+def _dear(problem: Problem, keys: Iterable[Key], within: bool) -> dict[str, float]:
+    """Of the sums among ``keys``, by what they are, the dearest that take about as long, with what each takes.
+    ``within``: also within reductions."""
     seconds: dict[str, float] = {}
     for key in keys:
         sums = [option.own for option in problem.options[key] if option.item.head in REDUCING]
         whole = [option.own for option in problem.options[key] if option.item.head == "Contract"]
         sums = whole if whole and any(True for _ in _parts(problem, key)) else sums  # not what is left of it
-        if sums and outside(problem.view.free[key[0]]):
+        if sums and (within or outside(problem.view.free[key[0]])):
             name = problem.view.origin(key[0])
             seconds[name] = min(*sums, seconds.get(name, float("inf")))
     least = DEAR * max(seconds.values(), default=0.0)

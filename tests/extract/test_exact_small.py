@@ -210,7 +210,7 @@ def test_what_is_summed_is_told_apart_from_the_sum() -> None:
         for option in (option for way in buffer.ways for option in problem.options[way.root, False])
         if option.item.head == "Contract" and len(set(option.item.children)) > 1
     } - wide
-    _, apart, past = beneath_sums(problem, made, set(), set(unfilled))
+    _, apart, past, _ = beneath_sums(problem, made, set(), set(unfilled))
     assert wide & past.keys() and products & past.keys()
     assert not [names for names in apart if names & wide and names & products]
 
