@@ -48,7 +48,7 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
     for name, each in part.known.items():
         places = frozenset((keys[key], each.levels_of(key)) for key in each.able if key in keys)
         done = tuple(each.once.items()), tuple(each.lacking.items())
-        rows.append((buffers[name], each.sources, each.kinds, done, places, each.walks))
+        rows.append((buffers[name], each.sources, each.kinds, done, places, each.walks, each.chained))
     for each in part.groups.values():
         row = [buffers.setdefault(each.name, len(buffers)), each.sources, each.kinds]
         for names in each.partial:  # sets: the order of names is that of their text

@@ -73,6 +73,7 @@ class Beneath:
             least: what it reads of inputs, and of what is beneath earlier parts, is left out. For each kind of kernel and place, and
             whether the source is none that is light.
         lacked: what loops do at most for what the part is given, of kinds that are not ``tiled``.
+        chained: whether ``further`` knows of sums that are added to what lacks.
     """
 
     name: str
@@ -88,16 +89,17 @@ class Beneath:
     light: int = 0
     further: Mapping[tuple[How, bool, bool], Sequence[Once]] = field(default_factory=dict)
     lacked: Work = field(default_factory=Work)
+    chained: bool = False
 
     @property
     def levels(self) -> int:
         return 1 + len(self.kinds)
 
     def lacks(self, level: int) -> bool:
-        """Whether nothing is filled at a level from which the value is had with hardly any work: a sum that is added to what lacks is
-        not enough."""
+        """Whether nothing is filled at a level from which the value is had with hardly any work. ``chained``: a sum that is added to
+        what lacks is not enough."""
         kind = self.kinds[level - 1] if level else None
-        return kind is not None and (kind.lacking or not self.sources[kind.source].light)
+        return kind is not None and ((kind.lacking and self.chained) or not self.sources[kind.source].light)
 
     def levels_of(self, key: Key) -> frozenset[int]:
         """The levels at which a kernel may compute a value: where the buffer is filled, any."""
@@ -188,7 +190,7 @@ def beneath(
     # where what is given is lacking, the sources come once more; those that are not light, where something is charged, if what loops do for
     # it is about the same in all ways: what it may be at most is not charged then
     loops = _in_loops(lacks)
-    alike = bool(loops) and max(work.ops for work in loops) <= ALIKE * min(work.ops for work in loops)
+    alike = _alike(loops)
     again = [*range(len(barred))] if lacks != before else []
     table = table_of(problem, frame, here_, before, lacks, unshared, twice)
     found, rows = _known(known, table, [*barred, *(barred[each]._replace(lacking=True) for each in again)])
@@ -221,7 +223,7 @@ def beneath(
     walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
     lacking_ = any(kind.lacking and sources[kind.source].light for kind in kinds)
-    unread = _further(
+    unread, chained = _further(
         known,
         table_of(problem, frame),
         table_of(problem, frame, None, lacks, lacks, twice=twice) if lacking_ else None,
@@ -229,7 +231,20 @@ def beneath(
     )
     done = of_fields(max, loops)
     return Beneath(
-        name, partial, sources, kinds, once, lacking, able, able_at, walks, counted, light, unread, done
+        name,
+        partial,
+        sources,
+        kinds,
+        once,
+        lacking,
+        able,
+        able_at,
+        walks,
+        counted,
+        light,
+        unread,
+        done,
+        chained,
     )
 
 
@@ -244,27 +259,40 @@ def _uses(places: Collection[bool], apart: bool) -> Iterator[tuple[bool, bool]]:
 
 def _further(
     known: Known, table: Table, lacking: Table | None, sources: Sequence[Barred]
-) -> Mapping[tuple[How, bool, bool], Sequence[Once]]:
-    """See :class:`Beneath`. ``lacking``: the table where what the part is given is lacking, if that makes a difference."""
+) -> tuple[Mapping[tuple[How, bool, bool], Sequence[Once]], bool]:
+    """See :class:`Beneath`, and whether it is ``chained``. ``lacking``: the table where what the part is given is lacking, if that makes a
+    difference."""
     heavy, light = (
         _least([each.names for each in sources if each.light == is_so]) for is_so in (False, True)
     )
+    places = [*itertools.product(HOWS, (True, False))]
     alone, _ = _known(known, table, [Barred(names) for names in (frozenset({0}), *heavy)])
-    more: Found = ({}, ())
-    if lacking is not None:
-        more = _known(known, lacking, [Barred(names, True, True) for names in light])
     found: dict[tuple[How, bool, bool], Sequence[Once]] = {}
-    for how, outer in itertools.product(HOWS, (True, False)):
-        found[how, outer, False] = [_unread(way) for way in alone[0, how, outer]]
-        ways = [_unread(way) for number in range(len(heavy)) for way in alone[1 + number, how, outer]]
+    for place in places:
+        found[*place, False] = [_unread(way) for way in alone[0, *place]]
+        ways = (way for number in range(len(heavy)) for way in alone[1 + number, *place])
+        found[*place, True] = [_unread(way) for way in ways]
+    if lacking is None:
+        return found, False
+    more, _ = _known(known, lacking, [Barred(names, True, True) for names in light])
+    chained = dict(found)
+    for place in places:
+        ways = (way for number in range(len(light)) for way in more[number, *place])
         # what is read of each part before would make all parts different
-        ways += [
-            _unread(way)._replace(before=0.0)
-            for number in range(len(light))
-            for way in more[0].get((number, how, outer), ())
-        ]
-        found[how, outer, True] = fewest(ways) if lacking is not None else ways
-    return found
+        added = [_unread(way)._replace(before=0.0) for way in ways]
+        chained[*place, True] = fewest([*found[*place, True], *added])
+    # what is charged of loops is less where they may do much or little
+    at_most, with_sums = (
+        _alike([way.work for how, outer in places if how in LOOPED for way in each[how, outer, True]])
+        for each in (found, chained)
+    )
+    return (found, False) if at_most and not with_sums else (chained, True)
+
+
+def _alike(works: Sequence[Work]) -> bool:
+    """Whether loops do about the same in all ways."""
+    ops = [work.ops for work in works]
+    return bool(ops) and max(ops) <= ALIKE * min(ops)
 
 
 def _least(sets: Sequence[frozenset[int]]) -> list[frozenset[int]]:

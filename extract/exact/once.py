@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from operator import le
 from typing import NamedTuple, get_args
@@ -15,7 +14,7 @@ HOWS: tuple[How, ...] = get_args(How)
 """All kinds of kernels, as the work of their items is counted."""
 
 WAYS = 10
-"""To compute a value that are told apart."""
+"""To compute a value that are told apart: with some of two products, each tiled in one of two ways."""
 
 
 class Once(NamedTuple):
@@ -82,18 +81,10 @@ def fewest_ways(ways: Sequence[Way]) -> list[Way]:
         else:
             kept.append(way)
     while len(kept) > WAYS:
-        one, two = min(itertools.combinations(kept, 2), key=_apart_by)
+        *kept, one, two = kept
         schedule = one.schedule if one.schedule == two.schedule else None
-        kept = [way for way in kept if way is not one and way is not two]
         kept.append(Way(schedule, one.plain and two.plain, tuple(map(min, one.amounts, two.amounts))))
     return kept
-
-
-def _apart_by(pair: tuple[Way, Way]) -> tuple[bool, float]:
-    """What is lost if two ways are taken as one: a product that one of them tiles, and the shares of amounts in which they differ."""
-    one, two = pair
-    lost = [abs(a - b) / max(a, b) for a, b in zip(one.amounts, two.amounts, strict=True) if a != b]
-    return one.schedule != two.schedule or one.plain != two.plain, sum(lost)
 
 
 def fewest(ways: Iterable[Once]) -> tuple[Once, ...]:

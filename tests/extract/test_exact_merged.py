@@ -184,7 +184,7 @@ def test_the_searches_of_a_part_are_limited_together(monkeypatch: pytest.MonkeyP
     assert [right for *_, right in tried] == [False, False, True] and found[0].solved is not None
     assert [one for _, one, _ in tried] == [200.0, 400.0, 600.0]  # of 300, of 600 and of 900
     assert all(steps >= one for steps, one, right in tried if not right)
-    assert all(not scope._work and not scope.covers._together for scope in forgotten)
+    assert all(not scope.amounts._options and not scope.covers._together for scope in forgotten)
 
 
 def bounds(problem: Problem, start: Any) -> list[float]:
@@ -386,7 +386,7 @@ def test_steps_reach_further_with_more_taken_as_one(monkeypatch: pytest.MonkeyPa
     problem, _ = chosen_from(program, "sm90")
     start = rough(problem)
     assert start is not None
-    effort = Effort(600.0, 40_000)
+    effort = Effort(600.0, 80_000)
     choice, proof = exact(problem, start, effort)
     assert proof.bound <= choice.seconds <= start.seconds
     check_runs(problem, choice)
