@@ -107,8 +107,9 @@ def _elementwise(problem: Problem, made: Iterable[Key], others: Collection[str])
 
 
 class Summed(NamedTuple):
-    """What values are computed from, down to the operands of the first sums on the way. ``keys``: all of it. ``apart``, ``past``: see
-    :func:`_apart`. ``again``: whether the dear sums are of what is summed on the way: the products of a gated layer."""
+    """What values are computed from, down to the operands of the first sums on the way. ``keys``: all of it. ``apart``: the buffers that
+    it may be read from, those that are told apart; ``past``: of each, the dear sums that are done, if not all have the same.
+    ``again``: whether some of these are of what is summed on the way: the products of a gated layer."""
 
     keys: list[Key]
     apart: list[set[str]]
@@ -140,27 +141,38 @@ def beneath_sums(
                         layers[below].append(child)
     keys = [key for key in sums if problem.view.origin(key[0]) not in given]
     first, second = ([key for key in keys if sums[key] == count] for count in (0, 1))
-    if again and len(_dear(problem, first, False)) == 1:
-        apart, past = _apart(problem, keys, second, first, buffers)
-        if past:
-            return Summed(keys, apart, past, True)
-    return Summed(keys, *_apart(problem, keys, first, (), buffers))
+    found: dict[str, set[str]] = {}  # by origin
+    for key in keys:
+        read = {str(each.item.payload[0]) for each in problem.options[key] if each.item.head == "Read"}
+        found.setdefault(problem.view.origin(key[0]), set()).update(read.intersection(buffers))
+    found = {name: names for name, names in found.items() if names}
+    done, dear = _done(problem, first, found, False)
+    places = _places(problem, keys, done, dear)
+    summed = False
+    if again and len(dear) == 1:
+        more, others = _done(problem, second, [name for name in found if not done[name]], True)
+        summed = len(set(more.values())) > 1
+        if summed:
+            lower = _places(problem, keys, more, others)
+            places = {name: place + lower.get(name, ()) for name, place in places.items()}
+            done = {name: more.get(name, each.union(others)) for name, each in done.items()}
+    if len(set(done.values())) < 2:
+        return Summed(keys, [set[str]().union(*found.values())], {})
+    apart: dict[tuple[float, ...], set[str]] = {}
+    for name, names in found.items():
+        apart.setdefault(places[name], set()).update(names)
+    past = {each: done[name] for name, names in found.items() for each in names}
+    return Summed(keys, [apart[place] for place in sorted(apart)], past, summed)
 
 
-def _apart(
-    problem: Problem,
-    keys: Iterable[Key],
-    before: Iterable[Key],
-    beyond: Iterable[Key],
-    buffers: Collection[str],
-) -> tuple[list[set[str]], Mapping[str, frozenset[str]]]:
-    """Those of ``buffers`` that ``keys`` may be read from. Where not all that ``before`` any sum may be read has the same dear sums
-    done, they are told apart by these, those in which most is done first: where a kernel reads none of such a set, it computes a
-    sum. In one set, to read what a LayerNorm is of would count as no more than adding a bias. And of each buffer, these sums. What is
-    ``beyond`` all that is before these sums has all done."""
+def _done(
+    problem: Problem, before: Iterable[Key], names: Iterable[str], within: bool
+) -> tuple[dict[str, frozenset[str]], Mapping[str, float]]:
+    """Of ``names``, by what they are, the dear sums that are done where one is read, of those that are ``before`` any other sum; and
+    what these take. ``within``: also those within reductions."""
     origin = problem.view.origin
-    dear = _dear(problem, before, bool(beyond))
-    done: dict[str, frozenset[str]] = {}  # before any other sum
+    dear = _dear(problem, before, within)
+    done: dict[str, frozenset[str]] = {}
     for key in sorted(before, key=problem.bit.__getitem__):  # operands first
         ways = (option for option in problem.options[key] if option.item.head not in REDUCING)
         below = (done.get(origin(child[0]), frozenset()) for option in ways for child in option.children)
@@ -172,27 +184,26 @@ def _apart(
         if origin(key[0]) in dear
         for child in _parts(problem, key)
     }
-    found: dict[str, set[str]] = {}  # by origin
-    for key in keys:
-        reads = (str(each.item.payload[0]) for each in problem.options[key] if each.item.head == "Read")
-        found.setdefault(origin(key[0]), set()).update(set(reads).intersection(buffers))
-    nothing, every = frozenset[str](), frozenset(dear)
-    done |= {origin(key[0]): every for key in beyond}
-    told = {done.get(name) or partial.get(name, nothing) for name, names in found.items() if names}
-    if len(told) < 2:
-        return [set[str]().union(*found.values())], {}
-    every = nothing.union(*told)
-    beneath = _beneath(problem, keys, sorted(every, key=lambda name: -dear[name]) if len(every) > 1 else [])
+    nothing = frozenset[str]()
+    return {name: done.get(name) or partial.get(name, nothing) for name in names}, dear
+
+
+def _places(
+    problem: Problem, keys: Iterable[Key], done: Mapping[str, frozenset[str]], dear: Mapping[str, float]
+) -> dict[str, tuple[float, ...]]:
+    """In which order they are told apart: those in which most is done first. Where a kernel reads none of such a set, it computes a
+    sum. In one set, to read what a LayerNorm is of would count as no more than adding a bias."""
     number = {name: place for place, name in enumerate(dear)}
-    apart: dict[tuple[float, int, tuple[int, ...]], set[str]] = {}
-    past: dict[str, frozenset[str]] = {}
-    for name, names in found.items():
-        sums = done.get(name) or partial.get(name, nothing)
-        which = tuple(sorted(map(number.__getitem__, sums)))
-        place = -sum(map(dear.__getitem__, sums)), 0 if sums else beneath.get(name, 0), which
-        apart.setdefault(place, set()).update(names)
-        past |= dict.fromkeys(names, sums)
-    return [apart[place] for place in sorted(apart)], past
+    every = frozenset[str]().union(*done.values())
+    beneath = _beneath(problem, keys, sorted(every, key=lambda name: -dear[name]) if len(every) > 1 else [])
+    return {
+        name: (
+            -sum(map(dear.__getitem__, sums)),
+            0 if sums else beneath.get(name, 0),
+            *sorted(map(number.__getitem__, sums)),
+        )
+        for name, sums in done.items()
+    }
 
 
 def _beneath(problem: Problem, keys: Iterable[Key], sums: Sequence[str]) -> dict[str, int]:
