@@ -101,19 +101,19 @@ def extract_program(
         return Refusal(malformed) if malformed else legal(region)
 
     problem = _problem(program, view, model)
-    begun, proved = None, None
+    first, proved = None, None
     if effort and problem.size > LONG:
         with rowless_ahead(problem, effort.lanes) as ahead:
-            begun = _begun(program, problem, wrong)
-            if begun is not None:
-                proved = _proved(program, view, begun, effort, wrong, finished, ahead)
+            first = _begun(program, problem, wrong)
+            if first is not None:
+                proved = _proved(program, view, first, effort, wrong, finished, ahead)
     if proved is not None and proved[3].limit == "greedy":
         proved = None  # it was not searched from there: its parts are large
     in_vain = proved is not None and proved[0].seconds == proved[3].start and proved[3].gap > CLOSE
     if proved is None or in_vain:
         best = _cheapest(program, problem, wrong)
-        if best is None or (begun is not None and begun[0].seconds < best[0].seconds):
-            best = begun
+        if best is None or (first is not None and first[0].seconds < best[0].seconds):
+            best = first
         if best is None:
             return Found(None, {}, malformed, None)
         if proved is None or best[0].seconds < proved[0].seconds:

@@ -282,11 +282,11 @@ def _further(
         added = [_unread(way)._replace(before=0.0) for way in ways]
         chained[*place, True] = fewest([*found[*place, True], *added])
     # what is charged of loops is less where they may do much or little
-    at_most, with_sums = (
+    without, among = (
         _alike([way.work for how, outer in places if how in LOOPED for way in each[how, outer, True]])
         for each in (found, chained)
     )
-    return (found, False) if at_most and not with_sums else (chained, True)
+    return (found, False) if without and not among else (chained, True)
 
 
 def _alike(works: Sequence[Work]) -> bool:
