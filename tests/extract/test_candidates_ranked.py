@@ -19,9 +19,10 @@ from tinyc.extract.base import base_program
 from tinyc.extract.cost.hardware import TABLE, Hardware, hardware
 from tinyc.extract.cost.model import CostModel, Roofline, Work
 from tinyc.extract.cost.schedule import schedule_of
+from tinyc.extract.plans import planning
 from tinyc.extract.plans.candidate import Candidate, Problem, candidates_of, decoded, problem_of
 from tinyc.extract.plans.default_plan import aligned, default_plan, with_default_plans
-from tinyc.extract.plans.planning import Planned, with_plans
+from tinyc.extract.plans.planning import Known, Planned, with_plans
 from tinyc.extract.plans.rank import MOST, RankedPlan, plan_of, rank_plans, refused
 from tinyc.extract.program import extract_program
 from tinyc.extract.tiling import Tiling
@@ -287,6 +288,18 @@ def made_without(program: Program, target: str) -> Planned:
     found = extract_program(program, graph, Roofline(row)).extracted
     assert found is not None
     return with_plans(found, candidates_of(graph, row.limits.arch), Roofline(row), row)
+
+
+@pytest.mark.parametrize("target", ["sm80", "cpu"])
+def test_kernels_that_were_looked_at_are_not_ranked_again(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each, looked_at = made(gemm(64, 96, 128), target), Known()
+    first = with_plans(each.extracted, each.candidates, Roofline(each.row), each.row, looked_at)
+    assert first == each.planned and first.ranked
+    monkeypatch.setattr(planning, "rank_plans", None)
+    again = with_plans(each.extracted, each.candidates, Roofline(each.row), each.row, looked_at)
+    assert again == first
 
 
 def test_kernels_that_are_equal_are_ranked_alike() -> None:
