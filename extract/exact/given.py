@@ -13,7 +13,7 @@ from ..cost.model import Work, amounts_of, work_of
 from ..cost.schedule import Schedule
 from ..view import LEVEL, axis_id
 from .inside import Levels
-from .once import Once, fewest, of_fields
+from .once import Once, fewest, of_fields, one_product
 
 if TYPE_CHECKING:
     from .scope import Scope
@@ -127,13 +127,13 @@ class Given:
         for name, each in self.part.known.items():
             if kinds & self.marks[name, True]:
                 more = each.done(at[name], how, True)
-                outer = [_shared(*pair) for pair in itertools.product(outer, more) if _one_product(*pair)]
+                outer = [_shared(*pair) for pair in itertools.product(outer, more) if one_product(pair)]
             if kinds & self.marks[name, False]:
                 more = each.done(at[name], how if how != "rows" or rows else "tiled", False)
                 times = sum(bool(kinds & bit) for bit in self.times[name])
                 often = [_often(other, times) for other in more]
-                inner = [_shared(*pair) for pair in itertools.product(inner, often) if _one_product(*pair)]
-        ways = [_both(*pair) for pair in itertools.product(outer, inner) if _one_product(*pair)]
+                inner = [_shared(*pair) for pair in itertools.product(inner, often) if one_product(pair)]
+        ways = [_both(*pair) for pair in itertools.product(outer, inner) if one_product(pair)]
         return [(self.scope.amounts.of(way.work), way.schedule) for way in fewest(ways)]
 
     def by_levels(self, reads: int, how: How) -> ByLevels:
@@ -219,11 +219,6 @@ def _often(way: Once, times: int) -> Once:
     again = amounts_of(way.again)
     more = work_of([times * amount for amount in again]) if times and any(again) else Work()
     return way._replace(work=way.work + more)
-
-
-def _one_product(one: Once, two: Once) -> bool:
-    """Whether a kernel that does both tiles one product at most, as it is if it tiles any (:func:`~tinyc.extract.choice.tiles`)."""
-    return one.schedule is None or two.schedule is None or one.schedule == two.schedule
 
 
 def _shared(one: Once, two: Once) -> Once:

@@ -59,6 +59,13 @@ def once_of(way: Way) -> Once:
     return Once(work, way.schedule, before, inputs, again, way.plain)
 
 
+def one_product(ways: Iterable[Once | Way], schedule: Schedule | None = None) -> bool:
+    """Whether a kernel that does all of these tiles one product at most, as it is if it tiles any
+    (:func:`~tinyc.extract.choice.tiles`). ``schedule``: of one that is computed from them."""
+    tiled = {way.schedule for way in ways} - {None}
+    return len(tiled) <= (schedule is None)
+
+
 def most(ways: Sequence[Way]) -> Way:
     """What a kernel does at least that does all of these, and may share what they do."""
     (schedule, plain, amounts), *others = ways

@@ -125,7 +125,7 @@ def beneath_sums(
     again: bool = False,
 ) -> Summed:
     """Of the values ``made``. Nothing of ``given``, by what it is, nor what that is computed from. ``buffers``: those that are told
-    apart; ``again``: also by the sums of what is summed, where those before tell none apart."""
+    apart; ``again``: where they are by one dear sum alone, also by those of what it is of."""
     sums = dict.fromkeys(made, 0)  # of each value, on the way to it
     layers: tuple[list[Key], list[Key]] = [*sums], []
     for count, layer in enumerate(layers):

@@ -25,6 +25,7 @@ from .once import (
     merged_of,
     most,
     once_of,
+    one_product,
     way_of,
 )
 
@@ -340,7 +341,7 @@ def _had(row: _Plain, barred: Barred, again: int, apart: bool, values: Mapping[i
         )
         read = (step.read,) if any(step.read.amounts) else ()
         for each in itertools.product(*below):
-            if not _one_product(each, step.schedule):
+            if not one_product(each, step.schedule):
                 continue
             done = most((*read, *each)) if read or each else step.read
             # what computes a sum again takes long enough, and is charged where it is made with all that it needs
@@ -348,7 +349,7 @@ def _had(row: _Plain, barred: Barred, again: int, apart: bool, values: Mapping[i
             counts = done.plain if barred.light else barred.lacking
             for more in itertools.product(*before) if counts else ((),):
                 own = step.schedule or (done.schedule if apart else None)
-                if more and not _one_product(more if own else (done, *more), own):
+                if more and not one_product(more if own else (done, *more), own):
                     continue
                 beside = most((done, *more)) if more else done
                 computed.append(beside)
@@ -360,13 +361,6 @@ def _had(row: _Plain, barred: Barred, again: int, apart: bool, values: Mapping[i
                     )
                 )
     return _Had(fewest_ways(ways), fewest_ways(computed) if row.made else ())
-
-
-def _one_product(ways: Sequence[Way], schedule: Schedule | None) -> bool:
-    """Whether a kernel that does all of these tiles one product at most, as it is if it tiles any
-    (:func:`~tinyc.extract.choice.tiles`). ``schedule``: of one that is computed from them."""
-    tiled = {way.schedule for way in ways} - {None}
-    return len(tiled) <= (schedule is None)
 
 
 def _of(way: Way, again: int) -> Way:
