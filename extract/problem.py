@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -80,6 +80,26 @@ class Problem:
         other = copy.copy(self)
         other.stored = classes
         return other
+
+    def storable(self, classes: Collection[str]) -> frozenset[str]:
+        """Of ``classes`` those that a buffer may hold; and of the others, what is computed of them first that one may: no kernel computes
+        them then but those that fill it."""
+        found, missing = set[str](), [cls for cls in classes if not self._held(cls)]
+        users: dict[str, set[str]] = {}
+        for key, options in self.options.items() if missing else ():
+            for child, _ in (child for option in options for child in option.children):
+                users.setdefault(child, set()).add(key[0])
+        seen = set(missing)
+        while missing:
+            above = users.get(missing.pop(), set())
+            found |= {cls for cls in above if self._held(cls)}
+            fresh = {cls for cls in above - seen if not self._held(cls)}
+            seen |= fresh
+            missing += fresh
+        return frozenset(found.union(cls for cls in classes if self._held(cls)))
+
+    def _held(self, cls: str) -> bool:
+        return any(option.item.head == "Read" for option in self.options.get((cls, False), ()))
 
     def computing(self, classes: frozenset[str]) -> Problem:
         """The same, with ``classes`` never stored, nor read where only a condition says that the index stays in the buffer; nor

@@ -236,6 +236,7 @@ def _stricter(problem: Problem, built: Built, wrong: Legality) -> Problem | None
         beyond = {reads[name] for name in refusal.reads if problem.otherwise(reads[name])}
         computed |= beyond
         stored |= frozenset() if beyond else classes
+    stored = set(problem.storable(stored))
     if not computed and stored - problem.unstored <= problem.stored:
         return None
     return problem.storing(problem.stored | stored).computing(frozenset(computed))

@@ -300,9 +300,11 @@ class Search:
         known = self.ahead.get(state.open)
         if known is None:
             scope, model = self.scope, self.scope.problem.model
-            covers = scope.covers.together(
-                tuple(position for position, _ in state.open), self.case, self.shape
-            )
+            positions = tuple(position for position, _ in state.open)
+            if self.root is not None and positions == (scope.position[self.root],):
+                covers = scope.covers.filling(positions[0], self.case, self.shape)
+            else:
+                covers = scope.covers.together(positions, self.case, self.shape)
             if not self.filled:  # what it reads is looked at later
                 covers = [Cover(0, least(covers))]
             known = self.ahead[state.open] = [

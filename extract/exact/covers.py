@@ -120,7 +120,13 @@ class Covers:
                 found[scope.position[child]].add(position)
         return found
 
-    def _found(self, position: int, case: Case, shape: Shape) -> list[Cover]:
+    def filling(self, position: int, case: Case, shape: Shape) -> list[Cover]:
+        """The ways to have a value in the kernel that fills a buffer with it: it is computed there even where all others read it."""
+        if self.scope.order[position][0] not in self.scope.problem.stored:
+            return self.together((position,), case, shape)
+        return self._found(position, case, shape, filling=True)
+
+    def _found(self, position: int, case: Case, shape: Shape, filling: bool = False) -> list[Cover]:
         scope = self.scope
         zero = (0.0,) * len(scope.amounts.fields)
         key, result = scope.order[position], list[Cover]()
@@ -128,7 +134,7 @@ class Covers:
             return [Cover(scope.must((key,)), zero)]
         for number, option in enumerate(scope.options[key]):
             stored = key[0] in scope.problem.stored and option.item.head != "Read"
-            if stored or (case, position, number) in scope.dropped:
+            if not filling and (stored or (case, position, number) in scope.dropped):
                 continue
             own, _ = scope.amounts.of_option(position, number, case, shape)
             read = scope.reads(key, option.item)

@@ -254,6 +254,8 @@ def _weighed(scope: Scope, meter: Meter, attempt: Try) -> tuple[dict[str, Column
                 return {each: found.get(each, launched) for each in scope.buffers}, worth.all()
             if meter.steps <= until:
                 return None
+            if here.rest is not None and attempt.most < float("inf"):
+                return None  # where more buffers are taken as one, all may be found
     return found, worth.all()
 
 
