@@ -78,20 +78,26 @@ def walks(problem: Problem, items: Mapping[Key, Item]) -> bool:
         return False
     if problem.tiling is None:
         return True
-    # values that are computed on the way are weighted in loops: matrix units take them as they are loaded
+    # matrix units take what they multiply as it is loaded: what is computed on the way is multiplied in loops
     return any(problem.running.streamed(key, item) for key, item in items.items()) and _loaded(items)
 
 
 def _loaded(items: Mapping[Key, Item]) -> bool:
-    """Whether what Streams weight is read, and nothing but cast."""
-    weights = [item.children[1] for item in items.values() if item.head == "Stream"]
-    for cls in weights:
-        item = items.get((cls, False))
-        while item is not None and item.head == "Cast":
-            item = items.get((item.children[0], False))
-        if item is not None and item.head not in ("Read", "Const"):
-            return False
-    return True
+    """Whether what Streams weight is read, and nothing but cast; and so, or behind guards, what a sum of products multiplies."""
+    weights = [(item.children[1], False) for item in items.values() if item.head == "Stream"]
+    bodies = [items.get((item.children[0], False)) for item in items.values() if item.head == "Reduce"]
+    factors = [(cls, False) for body in bodies if body and body.op == "MUL" for cls in body.children]
+    return all(_is_read(items, each, ("Cast",)) for each in weights) and all(
+        _is_read(items, each, ("Cast", "Select")) for each in factors
+    )
+
+
+def _is_read(items: Mapping[Key, Item], key: Key, past: tuple[str, ...]) -> bool:
+    """Whether a value is read, or constant, behind items of the heads ``past``."""
+    item = items.get(key)
+    while item is not None and item.head in past:
+        item = items.get((item.children[1 if item.head == "Select" else 0], False))
+    return item is None or item.head in ("Read", "Const")
 
 
 def without_rounding(view: View, root: Key, items: Mapping[Key, Item]) -> Mapping[Key, Item] | None:

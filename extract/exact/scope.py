@@ -128,16 +128,20 @@ class Scope:
         self._steps: dict[tuple[int, int, Contexts], tuple[tuple[int, Contexts], ...]] = {}
 
     def _unwalked(self) -> set[tuple[Case, int, int]]:
-        """The ways to compute what a Stream weights, in a kernel that walks its scores: matrix units take it as it is loaded."""
+        """The ways to compute what a Stream weights, in a kernel that walks its scores: matrix units take it as it is loaded; and so
+        what they multiply, which is a Contract then."""
         if self.problem.tiling is None:
             return set()
-        return {
-            (SCAN, position, number)
-            for position, key in enumerate(self.order)
-            if key[0] in self.problem.weighted and not key[1]  # a product may load the same and compute it
-            for number, option in enumerate(self.options[key])
-            if option.item.head not in ("Read", "Const", "Cast")
-        }
+        found: set[tuple[Case, int, int]] = set()
+        for position, key in enumerate(self.order):
+            heads = [option.item.head for option in self.options[key]]
+            # a product may load what is weighted as well, and compute it
+            weighted = key[0] in self.problem.weighted and not key[1]
+            for number, head in enumerate(heads):
+                computed = weighted and head not in ("Read", "Const", "Cast")
+                if computed or (head == "Reduce" and "Contract" in heads):
+                    found.add((SCAN, position, number))
+        return found
 
     def _twins(self) -> dict[str, str]:
         """Buffers that hold the same in the same order, under two shapes: one of them is enough for all that read either."""

@@ -17,6 +17,9 @@ from .scope import Scope, bits
 LABELS = 10_000
 """Partial kernels of one search at most."""
 
+LAST = 4 * LABELS
+"""The same where no more buffers can be taken as one: what is not looked at then counts for next to nothing."""
+
 CHEAP = 0.1
 """What is not charged where it is made, so that what it reads counts where it is used: in launches of a kernel, at most."""
 
@@ -67,7 +70,7 @@ def within(
             tiled = case.how not in LOOPED
             less = None if tiled else lacked
             search = Search(scope, case, most, Work(), axes=axes, less=less)
-            search.run(key, int(min(LABELS, labels)))
+            search.run(key, int(min(LABELS, labels)) if labels < float("inf") else LAST)
             labels -= search.count
             full |= search.full
             if labels <= 0:

@@ -73,6 +73,21 @@ def test_what_is_weighed_costs_what_the_kernel_costs(name: str, target: str) -> 
     assert looked >= len(scope.buffers)
 
 
+@pytest.mark.parametrize("target", ["cpu", "sm80"])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_what_is_stored_is_filled_by_its_own_kernels(name: str, target: str) -> None:
+    """None was found for a value that all others are to read from its buffer: they were held against kernels that read it as well."""
+    problem, _ = problem_of(name, target)
+    for buffer in Scope(problem, whole(problem)).buffers:
+        ways = problem.view.buffers[buffer].ways
+        stored = problem.storing(frozenset(way.root for way in ways))
+        (of_all, of_stored) = (
+            columns(Scope(each, whole(each)), each.view.buffers[buffer], 1.0, 5_000)
+            for each in (problem, stored)
+        )
+        assert [each.costs for each in of_stored.found] == [each.costs for each in of_all.found] != []
+
+
 def every_kernel(problem: Problem, root: Key) -> Iterator[dict[Key, Item]]:
     """Each way to say what every value of a kernel is computed as."""
     stack: list[tuple[dict[Key, Item], tuple[Key, ...]]] = [({}, (root,))]
