@@ -144,7 +144,7 @@ class Amounts:
         item = self.scope.options[key][number].item
         told = {
             "walked": bool(self.problem.running.streamed(key, item)),
-            "computed": (SCAN, position, number) in self.scope.unwalked,
+            "computed": self.scope.computes(position, number),
             "rounded": is_rounded(item),
         }
         return frozenset((kind, None) for kind, is_so in told.items() if is_so)

@@ -128,20 +128,49 @@ class Scope:
         self._steps: dict[tuple[int, int, Contexts], tuple[tuple[int, Contexts], ...]] = {}
 
     def _unwalked(self) -> set[tuple[Case, int, int]]:
-        """The ways to compute what a Stream weights, in a kernel that walks its scores: matrix units take it as it is loaded; and so
-        what they multiply, which is a Contract then."""
+        """The ways to compute what a Stream weights, in a kernel that walks its scores: matrix units take it as it is loaded. And the sums
+        that are Contracts as well: these multiply what is loaded."""
         if self.problem.tiling is None:
             return set()
-        found: set[tuple[Case, int, int]] = set()
-        for position, key in enumerate(self.order):
-            heads = [option.item.head for option in self.options[key]]
-            # a product may load what is weighted as well, and compute it
-            weighted = key[0] in self.problem.weighted and not key[1]
-            for number, head in enumerate(heads):
-                computed = weighted and head not in ("Read", "Const", "Cast")
-                if computed or (head == "Reduce" and "Contract" in heads):
-                    found.add((SCAN, position, number))
-        return found
+        return {
+            (SCAN, position, number)
+            for position, key in enumerate(self.order)
+            for number, option in enumerate(self.options[key])
+            if self._weighs(key, option) or (option.item.head == "Reduce" and self._contracts(key))
+        }
+
+    def computes(self, position: int, number: int) -> bool:
+        """Whether a way computes what matrix units would load: what a Stream weights, or what a product multiplies."""
+        key = self.order[position]
+        option = self.options[key][number]
+        multiplied = key in self._multiplied and option.item.head not in ("Read", "Const", "Cast", "Select")
+        return self.problem.tiling is not None and (multiplied or self._weighs(key, option))
+
+    def _weighs(self, key: Key, option: Option) -> bool:
+        # a product may load the same and compute it
+        return (
+            key[0] in self.problem.weighted
+            and not key[1]
+            and option.item.head not in ("Read", "Const", "Cast")
+        )
+
+    def _contracts(self, key: Key) -> bool:
+        return any(option.item.head == "Contract" for option in self.options[key])
+
+    @cached_property
+    def _multiplied(self) -> frozenset[Key]:
+        """What sums multiply that are Contracts as well, behind casts and guards."""
+        sums = (option for key in self.order if self._contracts(key) for option in self.options[key])
+        bodies = (option.children[0] for option in sums if option.item.head == "Reduce")
+        products = (option for body in bodies for option in self.options[body] if option.item.op == "MUL")
+        found = {child for product in products for child in product.children}
+        stack = list(found)
+        while stack:
+            for option in self.options[stack.pop()]:
+                past = {"Cast": option.children[:1], "Select": option.children[1:2]}.get(option.item.head, ())
+                stack += [child for child in past if child not in found]
+                found |= {*past}
+        return frozenset(found)
 
     def _twins(self) -> dict[str, str]:
         """Buffers that hold the same in the same order, under two shapes: one of them is enough for all that read either."""

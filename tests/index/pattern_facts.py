@@ -15,7 +15,7 @@ from tinyc.index.walk import Point, Walk
 from tinyc.ir.index import axis
 from tinyc.ir.tiny import Node, Program
 
-KEPT = frozenset({"prop", "index", "movement", "guard", "fuse", "contraction"})
+KEPT = frozenset({"prop", "chains", "index", "movement", "guard", "fuse", "contraction"})
 """The rulesets that say what the program is, and nothing of what it might be rewritten to."""
 
 

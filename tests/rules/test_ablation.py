@@ -34,6 +34,7 @@ RULESETS = tuple(r.name for r in load_rules().rulesets if r.default and r.name n
 MATTERS = {
     "guard": "smooth_interior.json",
     "fuse": "transformer_block.frontend.json",
+    "chains": "transformer_block.frontend.json",
     "resplit": "conv_grouped.json",
     "identity": "residual_defaults.json",
     "strength": "gradient_step.json",

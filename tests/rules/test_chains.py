@@ -1,4 +1,4 @@
-"""Which values are worth a buffer: the last of each chain of elementwise work (rules/chains.egg)."""
+"""Which values are worth a buffer: in a long program the last of each chain of elementwise work (rules/chains.egg)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,14 @@ def stored(program: Program) -> list[str]:
     return [str(program.nodes[number].arg.get("op", program.nodes[number].uop)) for number in numbers]
 
 
-SHAPES: dict[str, tuple[int, ...]] = {"x": (24, 40), "y": (24, 40), "w": (40, 40), "u": (40, 40), "b": (40,)}
+SHAPES: dict[str, tuple[int, ...]] = {
+    "x": (24, 40),
+    "y": (24, 40),
+    "w": (40, 40),
+    "u": (40, 40),
+    "b": (40,),
+    "v": (24,),
+}
 
 CASES: dict[str, tuple[Callable[..., Any], list[str]]] = {
     # of a chain the last, which is the output
@@ -49,9 +56,45 @@ CASES: dict[str, tuple[Callable[..., Any], list[str]]] = {
 }
 
 
+LONG = 1000
+"""Nodes of a program that is long."""
+
+
+def lengthened(function: Callable[..., Any]) -> Program:
+    """With another output, which is computed in as many steps."""
+
+    def longer(z: Any, **inputs: Any) -> Any:
+        for _ in range(LONG):
+            z = z.sin()
+        made = function(**inputs)
+        return (*made, z) if isinstance(made, tuple) else (made, z)
+
+    return traced(longer, z=(3,), **SHAPES)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_last_of_a_chain_is_worth_a_buffer(name: str) -> None:
     function, expected = CASES[name]
-    program = traced(function, **SHAPES)
-    assert stored(program) == expected
+    program = lengthened(function)
+    assert len(program.nodes) >= LONG
+    assert sorted(stored(program)) == sorted([*expected, "SIN"])
+    check_values(compiled(program))
+
+
+def test_of_a_short_program_any_value_is() -> None:
+    """What is not stored is then shown to lose, by its cost."""
+    program = traced(CASES["biased"][0], **SHAPES)
+    assert stored(program) == ["SUM", "ADD", "RELU"]
+    assert any(decision.kind == "boundary" for decision in compiled(program, target="sm80").report.decisions)
+
+
+def test_what_is_to_be_stored_and_has_no_buffer_is_so_at_the_end_of_its_chain() -> None:
+    """Two kernels would compute a sum that a comparison hangs on, each in an order of its own: what is made of it first is stored."""
+
+    def function(x: Any, v: Any, **_: Any) -> Any:
+        total = x.sum(-1) * 0.3
+        return tc.where(total < v, total, v), total * v
+
+    program = lengthened(function)
+    assert "SUM" not in stored(program)
     check_values(compiled(program))

@@ -84,6 +84,7 @@ class _Encoder:
         for number, port in enumerate(self.program.outputs):
             self.out.facts.append(("program-output", [number, self.value[port.node]]))
         self.out.facts.append(("max-depth", [max_depth]))
+        self.out.facts.append(("program-size", [len(self.program.nodes)]))
         return self.out
 
     # ---- terms ----

@@ -192,6 +192,7 @@ VOCABULARY = Vocabulary(
         Relation("computed", ("Tensor",), "arithmetic, not movement: worth a buffer"),
         Relation("program-output", ("i64", "Tensor"), "an output of the program"),
         Relation("max-depth", ("i64",), "how deep reductions may nest in one kernel"),
+        Relation("program-size", ("i64",), "how many nodes the program has"),
         Relation("node-number", ("i64", "Tensor"), "number of the program's node"),
     ),
 )
