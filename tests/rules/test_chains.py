@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from rule_checks import check_values, compiled, traced
+from rule_checks import check_values, compiled, operators, traced
 
 from tinyc import functions as tc
 from tinyc.egraph.rulefiles import load_rules
@@ -97,4 +97,6 @@ def test_what_is_to_be_stored_and_has_no_buffer_is_so_at_the_end_of_its_chain() 
 
     program = lengthened(function)
     assert "SUM" not in stored(program)
-    check_values(compiled(program))
+    result = compiled(program)
+    assert operators(result)["Reduce SUM"] == 1
+    check_values(result)
