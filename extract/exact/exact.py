@@ -55,6 +55,9 @@ LARGE = 1_000
 TOGETHER = 300
 """Options of a part that is put together of others, at most."""
 
+WIDER = 600
+"""The same where so much is lost at the cuts between them that what is found may not be close."""
+
 NEAR = 0.5
 """By how many launches the solution of a part may be dearer than the cheapest whose buffers are looked at in a search for kernels."""
 
@@ -291,7 +294,7 @@ def _kept(
     for prices in sorted(kinds, key=lambda prices: (-lost[prices], prices)):
         fewer = kept - set(kinds[prices])
         ends = [-1, *sorted(fewer), len(at)]
-        small = all(sum(sizes[a + 1 : b + 1]) <= TOGETHER for a, b in itertools.pairwise(ends) if b - a > 1)
+        small = all(sum(sizes[a + 1 : b + 1]) <= WIDER for a, b in itertools.pairwise(ends) if b - a > 1)
         if small and lost[prices] >= gap / 10:
             kept, won = fewer, won + lost[prices]
     return [at[number] for number in sorted(kept)] if gap - won <= enough else list(at)
