@@ -10,6 +10,7 @@ from kernel_examples import saturated
 import tinyc
 from tinyc import functions as tc
 from tinyc.bench.transformers import beside, modulated, norm_first, norm_last, rotary, rotated, stack
+from tinyc.egraph.budget import Budget
 from tinyc.extract.cost.estimate import estimate
 from tinyc.extract.cost.hardware import hardware
 from tinyc.extract.cost.model import Roofline
@@ -97,7 +98,9 @@ def test_values_that_are_computed_are_not_walked_on_matrix_units() -> None:
     """A Plan loads them as they are. A kernel that added their bias was priced as if it were walked, at 7.6 us for 46: with its Plans the
     choice was dearer than the greedy one, and was not taken."""
     program = stack(beside, 2, 4, 128, 512, 8)
-    search = compile_program(program, Options("sm90"), code=False).report.search
+    search = compile_program(
+        program, Options("sm90", budget=Budget(extract_seconds=600.0)), code=False
+    ).report.search
     assert search is not None and search.limit != "plans" and search.gap <= 0.05
     assert search.exact_s < search.greedy_s
 
@@ -105,7 +108,9 @@ def test_values_that_are_computed_are_not_walked_on_matrix_units() -> None:
 def test_products_of_what_is_turned_are_not_walked_on_matrix_units() -> None:
     """Nor are scores of keys that are turned where they are loaded: a kernel of them was priced at 9.6 us for 52, in each of the layers."""
     program = stack(rotary, 5, 2, 197, 128, 8)
-    report = compile_program(program, Options("sm90"), code=False).report
+    report = compile_program(
+        program, Options("sm90", budget=Budget(extract_seconds=600.0)), code=False
+    ).report
     search = report.search
     assert search is not None and search.limit != "plans" and search.gap <= 0.05
     assert sum(kernel.time_s for kernel in report.kernels) == pytest.approx(search.exact_s, rel=0.02)
