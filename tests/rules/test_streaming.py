@@ -513,15 +513,20 @@ def test_only_probabilities_lose_their_rounding() -> None:
 
 
 def test_a_block_of_a_transformer_adds_as_much_as_any_other() -> None:
+    """And adds less to a program of 1,000 nodes and more, of which fewer values have buffers (``rules/chains.egg``)."""
     sizes = {}
-    for blocks in (1, 2, 8, 16):
+    for blocks in (1, 2, 4, 8, 12, 16):
         function, shapes = transformer(blocks)
         program = traced(function, **shapes)
+        assert (len(program.nodes) < 1000) == (blocks < 8)
         result = saturate(program, load_rules(), also=UNROUNDED)
         assert result.complete
         sizes[blocks] = result.phases[-1].enodes
-    each = [sizes[2] - sizes[1], (sizes[8] - sizes[2]) / 6, (sizes[16] - sizes[8]) / 8]
-    assert max(each) < 1.1 * min(each), sizes
+    short = [sizes[2] - sizes[1], (sizes[4] - sizes[2]) / 2]
+    long = [(sizes[12] - sizes[8]) / 4, (sizes[16] - sizes[12]) / 4]
+    assert max(short) < 1.1 * min(short), sizes
+    assert max(long) < 1.1 * min(long), sizes
+    assert max(long) <= min(short) and sizes[16] <= 16 * sizes[1], sizes
 
 
 def test_a_softmax_by_itself_stays_right_and_in_one_kernel() -> None:
