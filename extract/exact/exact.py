@@ -13,6 +13,7 @@ or that the target refuses) is part of the problem.
 from __future__ import annotations
 
 import itertools
+import statistics
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -174,14 +175,16 @@ def _cuts(problem: Problem, guide: Choice, plain: Sequence[Cut] | None) -> list[
     lies there; or beside what is kept for long. Small parts are put together. ``plain``: see :func:`_searched`."""
     at = cuts(problem, guide) if plain is None else plain
     counts = sizes(problem, at)
-    if plain is None and max(counts) > LARGE:
+    # most parts are of more than one layer, or one is of many
+    if plain is None and (statistics.median(counts) > TOGETHER or max(counts) > LARGE):
+        most = max(counts) if max(counts) > LARGE else TOGETHER + 1
         apart = separated(problem, guide, mates(problem)) or guide
         for carries in (False, True):
             others = cuts(problem, apart, carries)
             sized = sizes(problem, others)
-            if max(sized) < max(counts):
-                at, counts = others, sized
-            if max(counts) <= LARGE:
+            if max(sized) < most:
+                at, counts, most = others, sized, max(sized)
+            if most <= LARGE:
                 break
     return joined(at, counts, TOGETHER, LARGE if plain is None else 0)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..choice import How, Key, bound_axes
+from ..choice import How, Key, bound_axes, outside
 from ..cost.model import Work
 from ..problem import Option, Problem
 from ..view import LEVEL, axis_extent, axis_id
@@ -14,11 +14,11 @@ from .once import HOWS, of_fields
 
 
 class _Framed(NamedTuple):
-    """An option as all tables of the same values have it. ``others``: its operands that are none of them. ``below``, ``only``: see
-    ``_Step`` of ``tables.py``."""
+    """An option as all tables of the same values have it. ``works``: None in a kind of kernel that does not hold it. ``others``: its
+    operands that are none of them. ``below``, ``only``: see ``_Step`` of ``tables.py``."""
 
     option: Option
-    works: tuple[Work, ...]
+    works: tuple[Work | None, ...]
     others: tuple[Key, ...] = ()
     below: tuple[tuple[int, bool], ...] = ()
     only: tuple[frozenset[int], ...] = ()
@@ -51,7 +51,12 @@ def frame_of(
         own = frozenset(_outputs(problem, key))
         shapes = list(dict.fromkeys(_shape(each) for each in outputs if own <= each))
         for option in problem.options[key]:
-            works = tuple([_work(problem, key, option, how, shapes) for how in HOWS])
+            works = tuple(
+                [
+                    _work(problem, key, option, how, shapes) if _holds(problem, key, option, how) else None
+                    for how in HOWS
+                ]
+            )
             if option.item.head == "Read":
                 framed.append(_Framed(option, works))
                 continue
@@ -80,6 +85,17 @@ def frame_of(
             )
         found.append(framed)
     return Frame(keys, made, names, first, found)
+
+
+def _holds(problem: Problem, key: Key, option: Option, how: How) -> bool:
+    """Whether a kernel may hold an option that is of a kind. Of a scan, the only sum is of the scores (``cases.py``), and one that matrix
+    units walk is a Contract (``scope.py``)."""
+    if how != "scanned" or option.item.head not in ("Reduce", "Contract"):
+        return True
+    if outside(problem.view.free[key[0]]):
+        return False
+    contracts = any(other.item.head == "Contract" for other in problem.options[key])
+    return problem.tiling is None or option.item.head == "Contract" or not contracts
 
 
 def _outputs(problem: Problem, key: Key) -> Iterator[str]:

@@ -347,7 +347,7 @@ def _before(
                     for kind in kinds if able else ():
                         there += group.further[kind, outer, name in barred]
                     ways.append(fewest(there))
-            if all(ways):
+            if any(ways):
                 found[key] = tuple(ways)
     return found
 

@@ -22,7 +22,7 @@ from .part import Part
 from .partdag import PartDag
 from .rounded import Picked
 from .scope import Scope
-from .within import LABELS, Within, within
+from .within import LABELS, LAST, Within, within
 from .worth import Worth
 
 WHOLE = 10_000
@@ -225,6 +225,7 @@ def _weighed(scope: Scope, meter: Meter, attempt: Try) -> tuple[dict[str, Column
         return None
     view, launch = scope.problem.view, scope.problem.model.hardware.launch
     worth, last = Worth(scope), meter.steps - attempt.most
+    plenty = LABELS if attempt.most < float("inf") else LAST
     found: dict[str, Columns] = {}
     scope.drop(worth.all())
     for circle in _circles(scope):
@@ -241,7 +242,7 @@ def _weighed(scope: Scope, meter: Meter, attempt: Try) -> tuple[dict[str, Column
             if alone and here.rest is not None:
                 worth.add(name, here)
                 left = max(meter.steps - until, 0)
-                labels = meter.labels(int(min(left, LABELS)))
+                labels = meter.labels(int(min(left, plenty)))
                 more = meter.spend(columns(scope, buffer, float("inf"), labels, worth.of(name), left))
                 here = more if more.rest is None or more.rest > here.rest else here
             found[name] = here

@@ -43,18 +43,18 @@ class _Read(NamedTuple):
     that has it; their number where none has."""
 
     way: Once
-    works: tuple[Work, ...]
+    works: tuple[Work | None, ...]
     names: int
 
 
 class _Step(NamedTuple):
-    """A way to compute a value. ``works``: in each kind of kernel. ``sums``: whether it is a reduction. ``below``: the operands that
+    """A way to compute a value. ``works``: in each kind of kernel, None where that does not hold it. ``sums``: whether it is a reduction. ``below``: the operands that
     are rows of the table before it, each with whether it is evaluated again wherever the value is. ``only``: of each operand that can
     only be read, the sets of names of which one has it. ``read``: what a kernel reads at least for other operands. ``before``: what it
     does for those that are given to the part, in each kind of kernel; ``lacking``: where they are lacking
     (:class:`~tinyc.extract.exact.inside.Kind`). ``twice``: whether it is a product that may also be computed in an earlier part."""
 
-    works: tuple[Work, ...]
+    works: tuple[Work | None, ...]
     sums: bool
     below: tuple[tuple[int, bool], ...]
     only: tuple[frozenset[int], ...]
@@ -167,7 +167,8 @@ def ways_of(table: Table, sources: Sequence[Barred]) -> Found:
         again = sum(place >= ONCE for place in places)
         known: dict[_Asked, _Had] = {}
         steps = (option for row in table for option in row.options if isinstance(option, _Step))
-        apart = not any(step.twice and step.works[number].schedule for step in steps)
+        twice = (step.works[number] for step in steps if step.twice)
+        apart = not any(work and work.schedule for work in twice)
         for source, barred in enumerate(sources):
             found = _done(narrow, heeds, barred, again, apart, known)
             able[source] |= found.keys()
@@ -257,6 +258,8 @@ def _options(row: _Row, how: int) -> tuple[list[_Reading], list[_Computing]]:
     steps: list[_Computing] = []
     for option in row.options:
         work = option.works[how]
+        if work is None:
+            continue
         if isinstance(option, _Read):
             way = option.way._replace(work=work + option.way.work, again=work)
             reads.append(_Reading(way_of(way), option.names))
