@@ -167,18 +167,24 @@ def beneath(
     for each in dict.fromkeys(sums):
         if each not in as_good:
             sized.setdefault(problem.works.bytes(view.buffers[each]), []).append(each)
-    apart = (sorted(as_good), *(sized[size] for size in sorted(sized)))
+    made = frozenset(_keys(problem, values, (name,)))
+    # from some it is computed alone, from others with what the part is given, which may not be filled either
+    alone = [each for each in sorted(as_good) if _enough(problem, made, each, given)]
+    beside = sorted(as_good.difference(alone))
+    apart = (alone, beside, *(sized[size] for size in sorted(sized)))
     here = (tuple(each for each in names if each in buffers and each not in own) for names in apart)
     partial = tuple(names for names in here if names)
     keys = _keys(problem, values, (name, *itertools.chain(*partial)))
-    made, light = frozenset(_keys(problem, values, (name,))), len(partial)
+    light = len(partial)
     past, summed = dict[str, frozenset[str]](), False
     if further:
         found_ = beneath_sums(problem, made, frozenset(origins(problem, given)), frozenset(buffers), True)
         past, summed = dict(found_.past), found_.again
         for names in found_.apart:
-            fresh = tuple(sorted(names - own.union(*partial)))
-            partial += (fresh,) if fresh else ()
+            fresh = sorted(names - own.union(*partial))
+            alone = tuple([each for each in fresh if _enough(problem, made, each, given)])
+            beside = tuple([each for each in fresh if each not in alone])
+            partial += tuple([each for each in (alone, beside) if each])
         keys = sorted({*keys, *found_.keys}, key=problem.bit.__getitem__)
     sources = sources_of(partial, past, light, summed)
     here_, frame = frozenset(buffers), frame_of(problem, keys, made, (own, *partial))
@@ -246,6 +252,32 @@ def beneath(
         done,
         chained,
     )
+
+
+def _enough(problem: Problem, made: Collection[Key], mate: str, given: Iterable[str]) -> bool:
+    """Whether one of the values ``made`` can be computed from a buffer and inputs, without what is ``given``."""
+    view, start, barred = problem.view, set(origins(problem, (mate,))), set(origins(problem, given))
+    keys, stack = set(made), [*made]
+    while stack:
+        key = stack.pop()
+        if view.origin(key[0]) not in start | barred:
+            fresh = {child for each in problem.options[key] for child in each.children} - keys
+            keys |= fresh
+            stack += fresh
+    able: set[Key] = set()
+    for key in sorted(keys, key=problem.bit.__getitem__):  # operands come first
+        origin = view.origin(key[0])
+        if origin in start or (
+            origin not in barred
+            and any(
+                view.buffers[str(each.item.payload[0])].arg is not None
+                if each.item.head == "Read"
+                else able.issuperset(each.children)
+                for each in problem.options[key]
+            )
+        ):
+            able.add(key)
+    return not able.isdisjoint(made)
 
 
 def _uses(places: Collection[bool], apart: bool) -> Iterator[tuple[bool, bool]]:
