@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 Ends = tuple[Levels, Levels]
 """The levels of what a part is given, and of what it makes."""
+
+Taken = Sequence[tuple[str, int]]
+"""Buffers that are filled, each with the number of its column."""
 
 
 @dataclass(slots=True)
@@ -93,7 +97,7 @@ class Bounds:
             form.solved, form.least = True, float("inf") if form.answer is None else form.answer.bound
         return self.least(ends)
 
-    def taken(self, ends: Ends) -> Sequence[tuple[str, int]] | None:
+    def taken(self, ends: Ends) -> Taken | None:
         """The buffers that are filled in that solution, each with the number of its column; None where one has a kernel that was
         not looked for, or there is no solution."""
         self.solve(ends)
@@ -105,6 +109,27 @@ class Bounds:
     def cost(self, ends: Ends, name: str, column: int) -> float:
         """What the kernel of a column costs there, in seconds."""
         return self._costs.columns[name][column][self._costs.levels.index(ends[0])]
+
+    def dearer(self, ends: Ends, more: Mapping[tuple[str, int], float]) -> tuple[float, Taken | None]:
+        """The cost of a solution that is the cheapest where columns cost ``more`` seconds than they are known to, and what is taken in it,
+        as :meth:`taken` says."""
+        form = self._form.get(ends)
+        if form is None:
+            return float("inf"), None
+        classes = dict(form.dag.classes)
+        for name in {name for name, _ in more}:
+            numbers = [number for number, _ in self._costs.possible(name, ends[0])]
+            nodes = itertools.zip_longest(
+                classes[name], numbers
+            )  # the last may stand for what was not looked for
+            classes[name] = [
+                replace(node, cost=node.cost + more.get((name, number), 0.0)) for node, number in nodes
+            ]
+        dag = replace(form.dag, classes=classes)
+        answer = solve(dag, self._limits())
+        if answer is None:
+            return float("inf"), None
+        return answer.bound, self._costs.taken(dag, ends[0], answer.solution)
 
     def near(self, ends: Ends, most: float) -> frozenset[str]:
         """The buffers that are filled in some solution at these ends that costs no more than ``most`` seconds beside the cheapest."""

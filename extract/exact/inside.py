@@ -182,9 +182,9 @@ def beneath(
         past, summed = dict(found_.past), found_.again
         for names in found_.apart:
             fresh = sorted(names - own.union(*partial))
-            alone = tuple([each for each in fresh if _enough(problem, made, each, given)])
-            beside = tuple([each for each in fresh if each not in alone])
-            partial += tuple([each for each in (alone, beside) if each])
+            alone = [each for each in fresh if _enough(problem, made, each, given)]
+            beside = [each for each in fresh if each not in alone]
+            partial += tuple([tuple(each) for each in (alone, beside) if each])
         keys = sorted({*keys, *found_.keys}, key=problem.bit.__getitem__)
     sources = sources_of(partial, past, light, summed)
     here_, frame = frozenset(buffers), frame_of(problem, keys, made, (own, *partial))

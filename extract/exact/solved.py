@@ -11,7 +11,7 @@ from ..cost.model import Work
 from ..pricing import priced
 from ..problem import Problem
 from .agreed import WITHIN, Numbered, agreed, numbered
-from .bounds import Bounds, Ends
+from .bounds import Bounds, Ends, Taken
 from .columns import Columns, columns
 from .dag import components
 from .hosts import Hosts
@@ -100,12 +100,9 @@ class Solved:
             yield from (*alike[:FEW], alike[-1], *(each for each in alike if each in known))
 
     def picked(
-        self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str], ends: Ends
-    ) -> list[Picked] | None:
-        """The kernels of a bound in a part of these keys and buffers; None where one of them was not looked for."""
-        taken = self.bounds.taken(ends)
-        if taken is None:
-            return None
+        self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str], ends: Ends, taken: Taken
+    ) -> list[Picked]:
+        """The kernels that are ``taken`` at these ends, in a part of these keys and buffers."""
         found: list[Picked] = []
         for name, column in taken:
             number = self.number[name]
