@@ -136,7 +136,7 @@ class Search:
         self.shape = shape
         runs = scope.cases.runs(root, case, shape, size) if shape is not None and root is not None else []
         axes = axes if root is None else scope.problem.view.free[root[0]]
-        self.floors = Floor(scope, case, runs, beside if filled else None, axes)
+        self.floors = Floor(scope, case, runs, beside if filled else None, axes, shape if filled else None)
         self.narrower: dict[Loops, Floor] = {}
         self.ahead: dict[Open, list[tuple[Cover, float]]] = {}
         self.least = float("inf")
@@ -233,7 +233,8 @@ class Search:
         known = self.scope.cases.loops_of(self.shape, label.items())
         if known not in self.narrower:
             runs = self.scope.cases.looped(known, self.size)
-            self.narrower[known] = Floor(self.scope, self.case, runs, self.floors.written, self.floors.axes)
+            written, axes = self.floors.written, self.floors.axes
+            self.narrower[known] = Floor(self.scope, self.case, runs, written, axes, self.shape)
         return self.narrower[known]
 
     def seconds(self, way: Way, label: Label, held: Held) -> float:

@@ -23,7 +23,7 @@ STRIDED, TRANSPOSED = map(AMOUNTS.index, ("strided_bytes", "transposed_bytes"))
 class Floor:
     """Bounds of the kernels of a case. ``runs``: in what ways they may run, where that is known.
     ``written``: what a kernel writes; None of kernels of later parts: of those what they take longer is looked at.
-    ``axes``: that a kernel's values depend on, where that is known."""
+    ``axes``: that a kernel's values depend on, where that is known; ``shape``: that it fills."""
 
     def __init__(
         self,
@@ -32,8 +32,10 @@ class Floor:
         runs: Sequence[Schedule],
         written: Work | None,
         axes: frozenset[str] | None = None,
+        shape: tuple[int, ...] | None = None,
     ) -> None:
         self.scope, self.case, self.runs, self.written, self.axes = scope, case, runs, written, axes
+        self.shape = shape
         self.problem = scope.problem
         self.beside = amounts_of(written or Work())
         self.timers = tuple(dict.fromkeys(self.problem.running.timer(run) for run in runs))
@@ -65,7 +67,7 @@ class Floor:
             return 0.0
         moved = self._moved(reads, levels is None or scope.part.charged(levels))
         least = float("inf")
-        for way in scope.given.once(reads, self.case.how, levels):
+        for way in scope.given.once(reads, self.case.how, levels, self.shape):
             if self._one_product(held, way[1]) and (not whole or self._tiles(reads, held, way[1])):
                 least = min(least, self._once(amounts, moved, held, reads, way, whole, enough, less))
             if least <= enough:
@@ -113,7 +115,7 @@ class Floor:
         """The same of all of a kernel, at each of the scope's levels."""
         if self.written is None and not self.scope.roofline:
             return (0.0,) * len(self.scope.levels)
-        ways, sets, likes = self.scope.given.by_levels(reads, self.case.how)
+        ways, sets, likes = self.scope.given.by_levels(reads, self.case.how, self.shape)
         moved = {charged: self._moved(reads, charged) for charged in (False, True)}
         costs = [
             self._once(amounts, moved[charged], held, reads, way, True, 0.0, less)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..choice import How, Key, outside
-from ..cost.model import Work, amounts_of, work_of
+from ..choice import LOOPED, How, Key, outside
+from ..cost.model import Work, amounts_of, repeats, work_of
 from ..cost.schedule import Schedule
 from ..view import LEVEL, axis_id
 from .inside import Levels
@@ -23,6 +23,9 @@ PRODUCT = frozenset({"flops", "vector_flops", "tf32_flops", "values"})
 
 TIMES = 8
 """Evaluations of a value in a kernel that are counted at most."""
+
+Shape = tuple[int, ...]
+"""What a kernel fills."""
 
 Way = tuple[tuple[float, ...], Schedule | None]
 """Amounts of a scope's fields, and the schedule by which a product is tiled, if one is."""
@@ -39,15 +42,19 @@ class ByLevels(NamedTuple):
 
 
 class Given:
-    """Of a scope. ``marks``: a bit for each buffer that is given and place, at the kernel's output axes or within reductions,
-    where a kernel computes its values; ``tileable``: one for values beneath which a product may be tiled; ``times``: of each
+    """Of a scope. ``marks``: a bit for each buffer that is given, place, at the kernel's output axes or within reductions, and set of
+    these axes where a kernel computes its values; ``tileable``: one for values beneath which a product may be tiled; ``times``: of each
     buffer, one for each evaluation after the first."""
 
     def __init__(self, scope: Scope, first: int) -> None:
         """``first``: the first bit that is free."""
         self.scope, self.part, self.problem = scope, scope.part, scope.problem
         self.tileable = first
-        places = itertools.product(self.part.known, (True, False))
+        places = {
+            (name, outside(self.problem.view.free[key[0]]), self._outputs(key)): None
+            for name, each in self.part.known.items()
+            for key in sorted(each.able)
+        }
         self.marks = {place: first << number for number, place in enumerate(places, 1)}
         last = first << len(self.marks)
         self.times: dict[str, list[int]] = {}
@@ -67,8 +74,8 @@ class Given:
                         self._only[name, levels] = last
                     self._bit[key] = self._only[name, levels]
         self._name = {key: name for name, each in self.part.known.items() for key in each.able}
-        self._levels: dict[tuple[int, How], ByLevels] = {}
-        self._once: dict[tuple[int, How, Levels | None], Sequence[Way]] = {}
+        self._levels: dict[tuple[int, How, Shape | None], ByLevels] = {}
+        self._once: dict[tuple[int, How, Levels | None, Shape | None], Sequence[Way]] = {}
         self._like: dict[tuple[int, How, tuple[object, ...]], Sequence[Way]] = {}
         self._barred: dict[Levels, tuple[int, int]] = {}
 
@@ -82,7 +89,16 @@ class Given:
         free = self.problem.view.free[key[0]]
         bits = self.tileable if sum(axis_id(axis) < LEVEL for axis in free) > 1 else 0
         bits |= self._bit.get(key, 0)
-        return bits | (self.marks[self._name[key], outside(free)] if key in self._name else 0)
+        if key not in self._name:
+            return bits
+        return bits | self.marks[self._name[key], outside(free), self._outputs(key)]
+
+    def _outputs(self, key: Key) -> frozenset[int]:
+        """The numbers of the output axes of a value, where its evaluations may be counted by them: in loops of a GPU."""
+        if self.problem.tiling is None:
+            return frozenset()
+        ids = map(axis_id, self.problem.view.free[key[0]])
+        return frozenset(number for number in ids if number < LEVEL)
 
     def again(self, key: Key, times: int) -> int:
         """The bits of evaluating a value so often in a kernel."""
@@ -97,59 +113,78 @@ class Given:
         every = (*known.once.items(), *known.lacking.items())
         return any(way.schedule for (_, _, place), ways in every if place == outer for way in ways)
 
-    def once(self, reads: int, how: How, levels: Levels | None = None) -> Sequence[Way]:
+    def once(
+        self, reads: int, how: How, levels: Levels | None = None, shape: Shape | None = None
+    ) -> Sequence[Way]:
         """What a kernel does once that computes values of what is given, with these reads: one of these at least. ``levels``: of
-        what is given, else those that take least."""
+        what is given, else those that take least. ``shape``: that it fills, where that is known."""
         kinds = reads & self._all
-        known = self._once.get((kinds, how, levels))
+        known = self._once.get((kinds, how, levels, shape))
         if known is None:
             at = dict.fromkeys(self.part.known, 0) if levels is None else self.part.at(levels)
             able = levels is None or self._able(kinds, levels)
             # of dozens of levels, most are alike for a kernel
+            often = self._repeated(kinds, how, shape)
             like = (
                 able,
+                *often.items(),
                 *(
                     self.part.known[name].like(at[name], outer)
-                    for (name, outer), bit in self.marks.items()
+                    for (name, outer, _), bit in self.marks.items()
                     if kinds & bit
                 ),
             )
             if (kinds, how, like) not in self._like:
-                self._like[kinds, how, like] = self._done(kinds, how, at) if able else ()
-            known = self._once[kinds, how, levels] = self._like[kinds, how, like]
+                self._like[kinds, how, like] = self._done(kinds, how, at, often) if able else ()
+            known = self._once[kinds, how, levels, shape] = self._like[kinds, how, like]
         return known
 
-    def _done(self, kinds: int, how: How, at: Mapping[str, int]) -> Sequence[Way]:
-        """The same of kernels with these bits, which can be, where each of what is given is ``at`` a level."""
+    def _repeated(self, kinds: int, how: How, shape: Shape | None) -> Mapping[tuple[str, bool], float]:
+        """For each buffer and place where kernels with these bits compute its values, how often loops over ``shape`` compute some of it
+        at least, as :func:`~tinyc.extract.cost.model.repeats` has it: what a value is made of has no more output axes."""
+        found: dict[tuple[str, bool], float] = {}
+        wide = [size for size in shape or () if size > 1]
+        counts = how in LOOPED and self.problem.tiling is not None
+        for (name, outer, outputs), bit in self.marks.items():
+            if kinds & bit:
+                times = repeats(outputs, wide, True) if counts else 1.0
+                found[name, outer] = max(times, found.get((name, outer), 1.0))
+        return found
+
+    def _done(
+        self, kinds: int, how: How, at: Mapping[str, int], repeated: Mapping[tuple[str, bool], float]
+    ) -> Sequence[Way]:
+        """The same of kernels with these bits, which can be, where each of what is given is ``at`` a level. ``repeated``: see
+        :meth:`_repeated`."""
         # a row is kept of what is at the output axes
-        rows = any(kinds & self.marks[name, True] for name in self.part.known)
+        rows = any(outer for _, outer in repeated)
         outer, inner = [Once()], [Once()]
         for name, each in self.part.known.items():
-            if kinds & self.marks[name, True]:
-                more = each.done(at[name], how, True)
+            if (name, True) in repeated:
+                more = [_repeated(way, repeated[name, True]) for way in each.done(at[name], how, True)]
                 outer = [_shared(*pair) for pair in itertools.product(outer, more) if one_product(pair)]
-            if kinds & self.marks[name, False]:
-                more = each.done(at[name], how if how != "rows" or rows else "tiled", False)
+            if (name, False) in repeated:
+                ways = each.done(at[name], how if how != "rows" or rows else "tiled", False)
                 times = sum(bool(kinds & bit) for bit in self.times[name])
-                often = [_often(other, times) for other in more]
-                inner = [_shared(*pair) for pair in itertools.product(inner, often) if one_product(pair)]
+                more = [_repeated(_often(other, times), repeated[name, False]) for other in ways]
+                inner = [_shared(*pair) for pair in itertools.product(inner, more) if one_product(pair)]
         ways = [_both(*pair) for pair in itertools.product(outer, inner) if one_product(pair)]
         return [(self.scope.amounts.of(way.work), way.schedule) for way in fewest(ways)]
 
-    def by_levels(self, reads: int, how: How) -> ByLevels:
+    def by_levels(self, reads: int, how: How, shape: Shape | None = None) -> ByLevels:
         """What :meth:`once` says of kernels with these reads at each of the scope's levels."""
         kinds = reads & self._all
-        known = self._levels.get((kinds, how))
+        known = self._levels.get((kinds, how, shape))
         if known is None:
             ways: dict[tuple[bool, Way], int] = {}
             sets: dict[tuple[int, ...], int] = {}
             likes: list[int] = []
             for levels in self.scope.levels:
                 charged = self.part.charged(levels)
-                each = [(charged, way) for way in self.once(kinds, how, levels)]
+                each = [(charged, way) for way in self.once(kinds, how, levels, shape)]
                 numbers = tuple([ways.setdefault(way, len(ways)) for way in each])
                 likes.append(sets.setdefault(numbers, len(sets)))
-            known = self._levels[kinds, how] = ByLevels(tuple(ways), tuple(sets), likes)
+            known = self._levels[kinds, how, shape] = ByLevels(tuple(ways), tuple(sets), likes)
         return known
 
     @cached_property
@@ -171,7 +206,7 @@ class Given:
             values = (bit for (name, able), bit in self._only.items() if at[name] not in able)
             places = (
                 bit
-                for (name, outer), bit in self.marks.items()
+                for (name, outer, _), bit in self.marks.items()
                 if at[name] and not self.part.known[name].kinds[at[name] - 1].at(outer)
             )
             self._barred[levels] = sum(values), sum(places)
@@ -185,7 +220,7 @@ class Given:
     def walks(self, reads: int) -> frozenset[Schedule]:
         """How a kernel may run because of Streams beneath the values of what is given that it computes, with these reads."""
         found = frozenset[Schedule]()
-        for (name, _), bit in self.marks.items():
+        for (name, _, _), bit in self.marks.items():
             if reads & bit:
                 found |= self.part.known[name].walks
         return found
@@ -219,6 +254,17 @@ def _often(way: Once, times: int) -> Once:
     again = amounts_of(way.again)
     more = work_of([times * amount for amount in again]) if times and any(again) else Work()
     return way._replace(work=way.work + more)
+
+
+def _repeated(way: Once, times: float) -> Once:
+    """Computed so often; but what depends on no output axis, which is told apart."""
+    if times <= 1:
+        return way
+    work, again = (
+        replace(work, ops=work.ops + (times - 1) * max(0.0, work.ops - work.block_ops))
+        for work in (way.work, way.again)
+    )
+    return way._replace(work=work, again=again)
 
 
 def _shared(one: Once, two: Once) -> Once:
