@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ..choice import Kernel
 from ..problem import Problem
@@ -64,7 +65,7 @@ def along(
         for _ in range(TIMES if whole else 1):
             kernels, more = _rounded(problem, answers, ends, known)
             yield kernels
-            if not _learned(answers, ends, known, dearer, more):
+            if not _learned(answers, ends, known, dearer, more) or _total(answers, ends, dearer) >= enough():
                 break
 
 
@@ -73,16 +74,12 @@ def _rounded(
 ) -> tuple[dict[str, Kernel], list[list[float] | None]]:
     """The kernels at these ends, if they can be, and what each costs more than its bound; None for a part of which one was not looked
     for."""
-    taken = [_taken(each, at, known) for each, at in zip(answers, ends, strict=True)]
-    picked = [
-        each.solved.picked(problem, each.keys, each.buffers, at, own) if each.solved and own else []
-        for each, at, own in zip(answers, ends, taken, strict=True)
-    ]
-    found = rounded(problem, [one for each in picked for one in each])
-    more = iter([_more(*each) for each in zip(itertools.chain.from_iterable(picked), found, strict=True)])
-    each_more = [[*itertools.islice(more, len(there))] for there in picked]
-    whole = [None if own is None else here for own, here in zip(taken, each_more, strict=True)]
-    return together(problem, found) or {}, whole
+    picked = [_picked(problem, each, at, known) for each, at in zip(answers, ends, strict=True)]
+    every = [kernel for each in picked for kernel in each or ()]
+    found = rounded(problem, every)
+    more = map(_more, every, found)
+    each_more = [None if each is None else [*itertools.islice(more, len(each))] for each in picked]
+    return together(problem, found) or {}, each_more
 
 
 def _learned(
@@ -103,7 +100,7 @@ def _learned(
             dearer.setdefault(there[0], {})[at] = float("inf")
         elif sum(here) > LITTLE * solved.bounds.least(at):
             _, columns = fresh.setdefault(there, (solved, {}))
-            for what, seconds in zip(_taken(each, at, known) or (), here, strict=True):
+            for what, seconds in zip(_taken(solved, at, known) or (), here, strict=True):
                 columns[what] = max(seconds, columns.get(what, 0.0))
     changed = False
     for (number, at), (solved, columns) in fresh.items():
@@ -117,12 +114,29 @@ def _learned(
     return changed
 
 
-def _taken(answer: Answer, ends: Ends, known: Mapping[_There, _Dearer]) -> Taken | None:
-    """The columns that are taken there; None where one was not looked for."""
+def _total(
+    answers: Sequence[Answer], ends: Sequence[Ends], dearer: Mapping[int, Mapping[Ends, float]]
+) -> float:
+    """What the parts cost at least at these ends, as far as it is known."""
+    pairs = [(each.solved, at) for each, at in zip(answers, ends, strict=True) if each.solved is not None]
+    return sum(solved.bounds.least(at) + dearer.get(id(solved), {}).get(at, 0.0) for solved, at in pairs)
+
+
+def _picked(
+    problem: Problem, answer: Answer, ends: Ends, known: Mapping[_There, _Dearer] = MappingProxyType({})
+) -> list[Picked] | None:
+    """The kernels that are taken there; None where one was not looked for."""
     if answer.solved is None:
         return []
-    at = known.get((id(answer.solved), ends))
-    return answer.solved.bounds.taken(ends) if at is None else at.taken
+    taken = _taken(answer.solved, ends, known)
+    if taken is None:
+        return None
+    return answer.solved.picked(problem, answer.keys, answer.buffers, ends, taken)
+
+
+def _taken(solved: Solved, ends: Ends, known: Mapping[_There, _Dearer]) -> Taken | None:
+    at = known.get((id(solved), ends))
+    return solved.bounds.taken(ends) if at is None else at.taken
 
 
 def _more(picked: Picked, ways: Rounded) -> float:

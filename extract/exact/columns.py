@@ -60,12 +60,13 @@ def columns(
     buffer: Buffer,
     most: float,
     labels: int,
-    limit: Callable[[int], float] | None = None,
+    limit: Callable[[int, int], float] | None = None,
     left: float = float("inf"),
 ) -> Columns:
     """The kernels that fill ``buffer`` from what is in ``scope`` and cost no more than ``most`` seconds. ``labels``: of one
     search at most, a count and not a time; ``left``: of all of them together. ``limit``: what it costs at most to fill the buffer where
-    a set of others is filled already; a kernel that reads those and costs more is of no use, and no part of the rest."""
+    a set of others is filled already, at levels at which there may be kernels with some marks (``given.py``); a kernel that reads those
+    and costs more is of no use, and no part of the rest."""
     rest = float("inf")
     candidates: list[tuple[float, Search, Buffer, Way, Label, Held]] = []
     count = 0
@@ -117,7 +118,7 @@ class Search:
         beside: Work,
         root: Key | None = None,
         filled: str = "",
-        limit: Callable[[int], float] | None = None,
+        limit: Callable[[int, int], float] | None = None,
         shape: tuple[int, ...] | None = None,
         size: int = 0,
         axes: frozenset[str] | None = None,
@@ -131,7 +132,7 @@ class Search:
         self.scope, self.case, self.root, self.most, self.filled = scope, case, root, most, filled
         self.size, self.own = size, scope.bits[filled] if filled else 0
         self.beside, self.limit = beside, limit
-        self.limits: dict[int, float] = {}
+        self.limits: dict[tuple[int, int], float] = {}
         self.before = 0.0 if filled else scope.problem.model.kernel(beside)
         self.shape = shape
         runs = scope.cases.runs(root, case, shape, size) if shape is not None and root is not None else []
@@ -272,13 +273,14 @@ class Search:
     def _worthwhile(self, state: State, label: Label) -> bool:
         """Whether a kernel that goes on from a label may be of use, in one of the ways in which it may go on."""
         ways: list[tuple[tuple[float, ...], int, float, float]] = []
+        marks = self.scope.given.every
         for cover, upper in self._ahead(state):
             reads = label.reads | cover.reads
-            filled = reads & self.scope.filled
-            limit = self.limits.get(filled)
+            what = reads & self.scope.filled, reads & marks
+            limit = self.limits.get(what)
             if limit is None:
-                limit = float("inf") if self.limit is None else self.limit(filled) * (1 + 1e-9)
-                self.limits[filled] = limit
+                limit = float("inf") if self.limit is None else self.limit(*what) * (1 + 1e-9)
+                self.limits[what] = limit
             enough = min(limit, self.most)
             if not self.floors.runs and label.upper + upper <= enough:  # then it cannot be above them
                 return True

@@ -44,6 +44,9 @@ from .tables import Known
 SMALL = 300
 """Options of a program that is not cut into parts."""
 
+FAR = 0.15
+"""A gap from which on no choices are looked at along paths, where the next search has more levels."""
+
 APART = 1_000
 """Options of a program whose chains are taken apart, where they leave a gap."""
 
@@ -138,14 +141,17 @@ def _searched(
         more = _supplied(problem, best, {name for part in division for name in part.common})
         # what is merged rarely gives kernels
         content = any(each.merged for each in found) and bound >= best.seconds * (1 - enough)
-        runs = () if content or not large else (float("inf"), 1, RUN)
+        # with more levels, what is far away comes closer
+        more_levels = loosely and not further and all(len(part.options) <= LARGE for part in division)
+        far = more_levels and plain is None and bound < best.seconds * (1 - FAR)
+        runs = () if content or far or not large else (float("inf"), 1, RUN)
         best = _best(problem, answers, best, more | own, loosely, runs, bound / (1 - enough))
         if meter.limit or bound >= best.seconds * (1 - enough) or plain is not None:
             break
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound, CLOSE * best.seconds)
         if len(kept) < len(at):
             at = kept
-        elif loosely and not further and all(len(part.options) <= LARGE for part in division):
+        elif more_levels:
             further = True
         elif loosely and problem.size <= APART:
             loosely = False

@@ -118,7 +118,7 @@ class Given:
     ) -> Sequence[Way]:
         """What a kernel does once that computes values of what is given, with these reads: one of these at least. ``levels``: of
         what is given, else those that take least. ``shape``: that it fills, where that is known."""
-        kinds = reads & self._all
+        kinds = reads & self.every
         known = self._once.get((kinds, how, levels, shape))
         if known is None:
             at = dict.fromkeys(self.part.known, 0) if levels is None else self.part.at(levels)
@@ -173,7 +173,7 @@ class Given:
 
     def by_levels(self, reads: int, how: How, shape: Shape | None = None) -> ByLevels:
         """What :meth:`once` says of kernels with these reads at each of the scope's levels."""
-        kinds = reads & self._all
+        kinds = reads & self.every
         known = self._levels.get((kinds, how, shape))
         if known is None:
             ways: dict[tuple[bool, Way], int] = {}
@@ -188,7 +188,8 @@ class Given:
         return known
 
     @cached_property
-    def _all(self) -> int:
+    def every(self) -> int:
+        """All bits of what decides what kernels do once."""
         return sum((*self.marks.values(), *self._only.values(), *itertools.chain(*self.times.values())))
 
     def barred(self, levels: Levels) -> int:

@@ -100,9 +100,19 @@ class Solved:
             yield from (*alike[:FEW], alike[-1], *(each for each in alike if each in known))
 
     def picked(
-        self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str], ends: Ends, taken: Taken
-    ) -> list[Picked]:
-        """The kernels that are ``taken`` at these ends, in a part of these keys and buffers."""
+        self,
+        problem: Problem,
+        keys: Sequence[Key],
+        buffers: Sequence[str],
+        ends: Ends,
+        taken: Taken | None = None,
+    ) -> list[Picked] | None:
+        """The kernels of a bound in a part of these keys and buffers, or those that are ``taken``; None where one of them was not looked
+        for."""
+        if taken is None:
+            taken = self.bounds.taken(ends)
+        if taken is None:
+            return None
         found: list[Picked] = []
         for name, column in taken:
             number = self.number[name]
@@ -245,7 +255,7 @@ def _weighed(scope: Scope, meter: Meter, attempt: Try) -> tuple[dict[str, Column
             found[name] = here
             if alone:
                 worth.add(name, here)
-                scope.drop({name: worth.cost(name, 0)})
+                scope.drop({name: worth.most(name)})
             if meter.limit:
                 # of the kernels of the other buffers is known that they are launched
                 launched = Columns((), scope.problem.model.kernel(Work()), 0)

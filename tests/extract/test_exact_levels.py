@@ -389,6 +389,9 @@ def test_what_is_computed_again_counts_by_the_axes_of_what_is_made() -> None:
             above = [each for each in axes if outputs(key) <= each]
             for (option, works, *_), (number, how) in itertools.product(options, enumerate(HOWS)):
                 work, least = works[number], problem.works.work(key, option.item, how)
+                if work is None:  # no such kernel holds it
+                    assert how == "scanned" and option.item.head in ("Reduce", "Contract")
+                    continue
                 assert all(map(le, amounts_of(least), amounts_of(work)))
                 more += work.reread_bytes > least.reread_bytes
                 for shape, each in itertools.product(shapes, above):

@@ -39,13 +39,19 @@ def gated() -> tuple[Problem, Choice]:
     return chosen_from(stack(rotary, 3, 2, 512, 64, 2), "sm80")
 
 
+def short() -> tuple[Problem, Choice]:
+    """Where launches take most of the time, and layers are computed again."""
+    return chosen_from(stack(norm_first, 8, 2, 32, 256, 8), "sm80")
+
+
 def divided(problem: Problem, start: Choice) -> list[Part]:
     return parts(problem, cuts(problem, regular(problem, start)), True, True)[0]
 
 
-@pytest.mark.parametrize("made", [narrow, gated])
+@pytest.mark.parametrize("made", [narrow, gated, short])
 def test_no_kernel_costs_less_than_its_bound(made: Callable[[], tuple[Problem, Choice]]) -> None:
-    """Along paths that are drawn, as ends are given what they cost more."""
+    """Along paths that are drawn, as ends are given what they cost more. Kernels were left out that cost more than others that compute
+    again what is given, at the one level at which these cost least: at others, the bound was 5 % above what there is."""
     problem, start = made()
     known: dict[tuple[object, ...], Any] = {}
     answers = answered(Hosts(problem), divided(problem, start), known, Meter(ENOUGH), True, True)

@@ -268,7 +268,14 @@ def test_levels_that_are_alike_count_the_same(told: tuple[Problem, list[Part]]) 
                     found = done.setdefault(group.like(level, outer), group.done(level, how, outer))
                     assert found == group.done(level, how, outer)
                 alike, every = alike + len(done), every + group.levels
-            marks = [scope.given.marks[name, outer] for outer in (True, False)]
+            marks = [
+                sum(
+                    bit
+                    for (each, there, _), bit in scope.given.marks.items()
+                    if (each, there) == (name, outer)
+                )
+                for outer in (True, False)
+            ]
             for levels, bits in itertools.product(part.levels, (0, marks[0], marks[1], sum(marks), -1)):
                 at, kinds = part.at(levels), bits & (sum(marks) | sum(scope.given.only))
                 able = all(
@@ -276,10 +283,11 @@ def test_levels_that_are_alike_count_the_same(told: tuple[Problem, list[Part]]) 
                 )
                 places = all(
                     not kinds & bit or not at[each] or part.known[each].kinds[at[each] - 1].at(outer)
-                    for (each, outer), bit in scope.given.marks.items()
+                    for (each, outer, _), bit in scope.given.marks.items()
                 )
                 assert (not kinds & scope.given.barred(levels)) == (able and places)
-                ways = scope.given._done(kinds, "tiled", at) if able else []
+                times = scope.given._repeated(kinds, "tiled", None)
+                ways = scope.given._done(kinds, "tiled", at, times) if able else []
                 assert list(scope.given.once(kinds, "tiled", levels)) == list(ways)
         for group in part.groups.values():
             ends = [part.levels[0], part.levels[-1], part.levels[len(part.levels) // 2]]
