@@ -4,6 +4,7 @@ earlier part, and from what it has what that part made."""
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ from tinyc.extract.choice import Choice, Key, children_of, tiles
 from tinyc.extract.exact import exact as search
 from tinyc.extract.exact.answers import Answer, answered
 from tinyc.extract.exact.cases import Cases
+from tinyc.extract.exact.columns import Column, Columns
 from tinyc.extract.exact.covers import Covers
 from tinyc.extract.exact.cuts import Cut, cuts
 from tinyc.extract.exact.hosts import Hosts
@@ -34,6 +36,7 @@ from tinyc.extract.exact.solved import Solved, _picked
 from tinyc.extract.exact.sources import beneath_sums
 from tinyc.extract.exact.tables import Known, _Step, ways_of
 from tinyc.extract.exact.within import OTHERS, Unfilled, Within, _common
+from tinyc.extract.exact.worth import Worth
 from tinyc.extract.pricing import priced, walks
 from tinyc.extract.problem import Problem
 from tinyc.extract.view import Item
@@ -299,6 +302,55 @@ def test_levels_that_are_alike_count_the_same(told: tuple[Problem, list[Part]]) 
                 assert there.setdefault(what, unfilled.at(level, given)) == unfilled.at(level, given)
                 assert what is not None or not unfilled.at(level, given)
     assert alike < every / 2
+
+
+def test_loops_compute_again_what_a_row_does_not_depend_on(told: tuple[Problem, list[Part]]) -> None:
+    """As often as the kernel has rows that the value has no axis of; tiles compute it once."""
+    problem, division = told
+    more = 0
+    for part in division[1:]:
+        scope = Scope(problem, part, True)
+        given, ops = scope.given, scope.amounts.fields.index("ops")
+        shapes = {tuple(way.shape) for name in part.buffers for way in problem.view.buffers[name].ways}
+        for ((name, outer, outputs), bit), shape in itertools.product(given.marks.items(), sorted(shapes)):
+            wide = [number for number, size in enumerate(size for size in shape if size > 1)]
+            sizes = [size for size in shape if size > 1]
+            rows = math.prod(sizes[number] for number in wide[:-1] if number not in outputs)
+            assert given._repeated(bit, "loops", shape) == {(name, outer): rows}
+            assert given._repeated(bit, "tiled", shape) == {(name, outer): 1.0}
+            once, often = (given.once(bit, "loops", None, each) for each in (None, shape))
+            if once:
+                fewest = [min(amounts[ops] for amounts, _ in ways) for ways in (once, often)]
+                assert fewest[0] <= fewest[1] <= rows * fewest[0]
+                more += fewest[0] < fewest[1]
+    assert more
+
+
+def test_a_buffer_is_worth_what_it_takes_where_it_may_be_filled(told: tuple[Problem, list[Part]]) -> None:
+    """What computes a value of what is given takes longer at some levels, and cannot be at others."""
+    problem, division = told
+    scope = Scope(problem, division[1], True)
+    name, count = scope.buffers[0], len(scope.levels)
+    way = problem.view.buffers[name].ways[0]
+    label: Any = None
+    given = division[1].given[0]
+    barred = next(number for number, at in enumerate(scope.levels) if scope.given.barred(at))
+    able = next(number for number, at in enumerate(scope.levels) if not scope.given.barred(at))
+    costs = [4.0 if number < count / 2 else 8.0 for number in range(count)]
+    costs[barred] = float("inf")
+    read = Column(name, way, label, scope.bits[given], (5.0,) * count)
+    worth = Worth(scope)
+    price = worth.price[given]
+    assert price[0] == 0.0 and set(price[1:]) == {division[1].prices[0]}
+    worth.add(name, Columns((Column(name, way, label, 0, tuple(costs)), read), None, 1))
+    found = worth.cost(name, 0)
+    assert list(found) == [min(cost, 5.0 + dear) for cost, dear in zip(costs, price, strict=True)]
+    assert list(worth.cost(name, scope.bits[given])) == [min(cost, 5.0) for cost in costs]
+    limit = worth.of(name)
+    assert limit(0, 0) == max(found) and able != barred
+    marks = scope.given.barred(scope.levels[barred])
+    there = [not scope.given.barred(at) & marks for at in scope.levels]
+    assert limit(0, marks) == max(seconds for seconds, is_so in zip(found, there, strict=True) if is_so)
 
 
 def test_what_is_lacking_is_looked_at_with_what_is_not(told: tuple[Problem, list[Part]]) -> None:

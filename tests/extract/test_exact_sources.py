@@ -9,15 +9,18 @@ import pytest
 from kernel_examples import ENOUGH, chosen_from
 
 import tinyc
+from tinyc.bench.transformers import norm_last, stack
 from tinyc.extract.cost.model import Work, amounts_of
 from tinyc.extract.exact.answers import answered
 from tinyc.extract.exact.cases import LOOPS
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.hosts import Hosts
+from tinyc.extract.exact.inside import _enough, origins
 from tinyc.extract.exact.meter import Meter
 from tinyc.extract.exact.part import Part
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.regular import regular
+from tinyc.extract.exact.rounded import _cheapest
 from tinyc.extract.exact.sources import Source, adds_normalised, adds_several, sources_of
 from tinyc.extract.problem import Problem
 
@@ -53,6 +56,28 @@ def test_each_program_has_one_source() -> None:
             if sets.isdisjoint(source.barred) and all(sets & some for some in source.some)
         ]
         assert len(fits) == 1
+
+
+def test_what_is_computed_of_a_sum_alone_is_told_apart() -> None:
+    """Of a norm at the end of a layer: the sum that is normalised is enough, the product that is added is not."""
+    problem, start = chosen_from(stack(norm_last, 3, 1, 32, 64, 2), "sm80")
+    division, _ = parts(problem, cuts(problem, regular(problem, start)), True, True)
+    view, count = problem.view, 0
+    for part in division[1:-1]:
+        for name, group in part.groups.items():
+            made = [key for key in problem.order if view.origin(key[0]) in origins(problem, (name,))]
+            enough = [[_enough(problem, made, each, part.given) for each in names] for names in group.partial]
+            assert all(len(set(each)) == 1 for each in enough)  # those of a set are alike
+            bare = problem.storing(frozenset()).leaving_out(
+                lambda key, item, given=part.given: view.origin(key[0]) in origins(problem, given)
+            )
+            for names, each in zip(group.partial, enough, strict=True):
+                for mate in names:  # told in another way
+                    known = _cheapest(bare, {mate})
+                    assert any(key in known for key in made) == each[0]
+                count += 1
+            assert any(each[0] for each in enough) or not enough
+    assert count > 4
 
 
 def beside(*, split: bool) -> tuple[Problem, list[Part]]:

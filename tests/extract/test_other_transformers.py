@@ -28,6 +28,7 @@ from tinyc.pipeline import Options, compile_program, finished_seconds
         pytest.param(norm_first, 5, (1, 128, 256, 4), "sm80", id="norm first, 5"),
         pytest.param(rotary, 5, (4, 128, 512, 8), "sm90", id="rotary, batch, 5"),
         pytest.param(beside, 5, (1, 64, 128, 4), "sm80", id="beside, 5"),
+        pytest.param(norm_last, 8, (1, 128, 32, 2), "sm90", id="norm last, narrow, 8"),
         pytest.param(norm_last, 16, (1, 128, 256, 4), "sm80", id="norm last", marks=pytest.mark.slow),
         pytest.param(norm_last, 16, (4, 128, 512, 8), "sm90", id="norm last, batch", marks=pytest.mark.slow),
         pytest.param(norm_first, 16, (1, 128, 256, 4), "sm80", id="norm first", marks=pytest.mark.slow),
@@ -38,6 +39,8 @@ from tinyc.pipeline import Options, compile_program, finished_seconds
         pytest.param(rotary, 16, (1, 128, 256, 4), "sm80", id="rotary", marks=pytest.mark.slow),
         pytest.param(beside, 16, (1, 64, 128, 4), "sm80", id="beside", marks=pytest.mark.slow),
         pytest.param(beside, 16, (4, 128, 512, 8), "sm90", id="beside, batch", marks=pytest.mark.slow),
+        pytest.param(norm_last, 16, (1, 128, 32, 2), "sm90", id="norm last, narrow", marks=pytest.mark.slow),
+        pytest.param(norm_first, 16, (2, 32, 256, 8), "sm80", id="norm first, short", marks=pytest.mark.slow),
         pytest.param(modulated, 16, (4, 256, 384, 6), "sm90", id="modulated", marks=pytest.mark.slow),
     ],
 )
