@@ -119,9 +119,8 @@ class Bounds:
         classes = dict(form.dag.classes)
         for name in {name for name, _ in more}:
             numbers = [number for number, _ in self._costs.possible(name, ends[0])]
-            nodes = itertools.zip_longest(
-                classes[name], numbers
-            )  # the last may stand for what was not looked for
+            # the last may stand for what was not looked for
+            nodes = itertools.zip_longest(classes[name], numbers)
             classes[name] = [
                 replace(node, cost=node.cost + more.get((name, number), 0.0)) for node, number in nodes
             ]

@@ -143,7 +143,8 @@ def _searched(
         content = any(each.merged for each in found) and bound >= best.seconds * (1 - enough)
         # with more levels, what is far away comes closer
         more_levels = loosely and not further and all(len(part.options) <= LARGE for part in division)
-        far = more_levels and plain is None and bound < best.seconds * (1 - FAR)
+        comes = more_levels and plain is None and not meter.limit
+        far = comes and bound < best.seconds * (1 - FAR)
         runs = () if content or far or not large else (float("inf"), 1, RUN)
         best = _best(problem, answers, best, more | own, loosely, runs, bound / (1 - enough))
         if meter.limit or bound >= best.seconds * (1 - enough) or plain is not None:

@@ -53,7 +53,7 @@ class Given:
         places = {
             (name, outside(self.problem.view.free[key[0]]), self._outputs(key)): None
             for name, each in self.part.known.items()
-            for key in sorted(each.able)
+            for key in sorted(each.able, key=self.problem.bit.__getitem__)
         }
         self.marks = {place: first << number for number, place in enumerate(places, 1)}
         last = first << len(self.marks)
