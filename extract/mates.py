@@ -7,13 +7,17 @@ each layer before. A program is cut where the sum is stored (``cuts.py``); that 
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Set
 
 from .choice import Key
 from .problem import Option, Problem
 from .view import Item, Way
 
 ELEMENTWISE = frozenset({"Unary", "Binary", "Select", "Cast"})
+
+
+STEPS = 8
+"""Between two mates at most."""
 
 
 def mates(problem: Problem) -> dict[str, str]:
@@ -32,14 +36,29 @@ def mates(problem: Problem) -> dict[str, str]:
     outputs = frozenset(view.graph.outputs)
     found: dict[str, str] = {}
     for origin, names in filled.items():
-        (user, *others) = users.get(origin, {origin})
-        for name in names if not others and user != origin else ():
+        user = _user(users, origin, filled)
+        for name in names if user is not None else ():
             shapes = {squeezed(way) for way in view.buffers[name].ways}
-            for other in filled.get(user, ()):
+            for other in filled[user]:
                 same = {squeezed(way) for way in view.buffers[other].ways} == shapes
                 if same and name not in outputs and _behind(problem, name, other):
                     found.setdefault(name, other)
     return found
+
+
+def _user(users: Mapping[str, Set[str]], origin: str, filled: Container[str]) -> str | None:
+    """What a value is used for alone, in a few steps of which none but the last is stored; None where there is no such thing. All by
+    origin."""
+    seen = {origin}
+    for _ in range(STEPS):
+        following = users.get(origin, frozenset())
+        if len(following) != 1 or not seen.isdisjoint(following):
+            return None
+        (origin,) = following
+        if origin in filled:
+            return origin
+        seen.add(origin)
+    return None
 
 
 def last(mate: Mapping[str, str], name: str) -> str:
@@ -53,16 +72,18 @@ def last(mate: Mapping[str, str], name: str) -> str:
 
 def _behind(problem: Problem, name: str, other: str) -> bool:
     """Whether every way to compute what ``other`` holds is elementwise, from what ``name`` holds among others."""
-    roots = {(way.root, False) for way in problem.view.buffers[name].ways}
-    options = (
-        option
-        for way in problem.view.buffers[other].ways
-        for option in problem.options.get((way.root, False), ())
-        if option.item.head != "Read"
-    )
-    return all(
-        option.item.head in ELEMENTWISE and not roots.isdisjoint(option.children) for option in options
-    )
+    known: dict[Key, bool] = {(way.root, False): True for way in problem.view.buffers[name].ways}
+
+    def behind(key: Key, steps: int) -> bool:
+        if key not in known:
+            options = [each for each in problem.options.get(key, ()) if each.item.head != "Read"]
+            known[key] = steps > 0 and all(
+                each.item.head in ELEMENTWISE and any(behind(child, steps - 1) for child in each.children)
+                for each in options
+            )
+        return known[key]
+
+    return all(behind((way.root, False), STEPS) for way in problem.view.buffers[other].ways)
 
 
 def at_ends(mate: Mapping[str, str], filled: frozenset[str]) -> frozenset[str]:
@@ -89,10 +110,6 @@ def lifted(
             return None
         found[key] = at_hand.item
     return found
-
-
-STEPS = 8
-"""Between two mates at most."""
 
 
 def _path(problem: Problem, top: Key, root: Key) -> list[tuple[Key, Option]] | None:

@@ -19,7 +19,7 @@ from ..problem import Problem
 from ..view import Item
 from .frames import frame_of
 from .once import HOWS, Once, fewest, of_fields
-from .sources import Source, beneath_sums, sources_of
+from .sources import Source, beneath_sums, product, sources_of
 from .tables import Barred, Found, Known, Table, table_of, ways_of
 
 INSIDE = Item("Read", "inside", ("inside", ()), ())
@@ -153,21 +153,13 @@ def beneath(
     may read it anyway. ``twice``: products that may also be computed in an earlier part."""
     view = problem.view
     own = set(same[name])
-    sums = (
-        str(read.item.payload[0])
-        for key in _keys(problem, values, (*mates, name))
-        for option in problem.options[key]
-        if option.item.head == "Reduce"
-        for child in option.children
-        for read in problem.options[child]
-        if read.item.head == "Read"
-    )
+    made = frozenset(_keys(problem, values, (name,)))
+    sums = product(problem, made, origins(problem, given))
     as_good = {other for mate in mates for other in same[mate]}
     sized: dict[int, list[str]] = {}  # the more parts a sum has, the longer it takes to read them
     for each in dict.fromkeys(sums):
-        if each not in as_good:
+        if each not in as_good | own:
             sized.setdefault(problem.works.bytes(view.buffers[each]), []).append(each)
-    made = frozenset(_keys(problem, values, (name,)))
     # from some it is computed alone, from others with what the part is given, which may not be filled either
     alone = [each for each in sorted(as_good) if _enough(problem, made, each, given)]
     beside = sorted(as_good.difference(alone))

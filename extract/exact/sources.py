@@ -188,6 +188,20 @@ def _done(
     return {name: done.get(name) or partial.get(name, nothing) for name in names}, dear
 
 
+def product(problem: Problem, made: Iterable[Key], given: Collection[str]) -> Iterator[str]:
+    """The buffers of the one dear sum that the values ``made`` are computed from with no other on the way, a bias added say, and of
+    its partial sums. ``given``: nothing that is computed from these, by what it is."""
+    keys, _ = _elementwise(problem, made, given)
+    origin, buffers = problem.view.origin, problem.view.buffers
+    dear = _dear(problem, keys, True)
+    for key in sorted(keys, key=problem.bit.__getitem__) if len(dear) == 1 else ():
+        if origin(key[0]) in dear:
+            for each in (key, *_parts(problem, key)):
+                for option in problem.options[each]:
+                    if option.item.head == "Read" and buffers[str(option.item.payload[0])].arg is None:
+                        yield str(option.item.payload[0])
+
+
 def _places(
     problem: Problem, keys: Iterable[Key], done: Mapping[str, frozenset[str]], dear: Mapping[str, float]
 ) -> dict[str, tuple[float, ...]]:
