@@ -209,7 +209,7 @@ def _places(
     sum. In one set, to read what a LayerNorm is of would count as no more than adding a bias."""
     number = {name: place for place, name in enumerate(dear)}
     every = frozenset[str]().union(*done.values())
-    beneath = _beneath(problem, keys, sorted(every, key=lambda name: -dear[name]) if len(every) > 1 else [])
+    beneath = _beneath(problem, keys, [name for name in dear if name in every] if len(every) > 1 else [])
     return {
         name: (
             -sum(map(dear.__getitem__, sums)),
@@ -248,10 +248,10 @@ def _parts(problem: Problem, key: Key) -> Iterator[Key]:
 
 
 def _dear(problem: Problem, keys: Iterable[Key], within: bool) -> dict[str, float]:
-    """Of the sums among ``keys``, by what they are, the dearest that take about as long, with what each takes.
+    """Of the sums among ``keys``, by what they are, the dearest that take about as long, the dearest first, with what each takes.
     ``within``: also within reductions."""
     seconds: dict[str, float] = {}
-    for key in keys:
+    for key in sorted(keys, key=problem.bit.__getitem__):  # of equal ones, in equal layers the same is first
         sums = [option.own for option in problem.options[key] if option.item.head in REDUCING]
         whole = [option.own for option in problem.options[key] if option.item.head == "Contract"]
         sums = whole if whole and any(True for _ in _parts(problem, key)) else sums  # not what is left of it
