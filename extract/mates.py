@@ -37,7 +37,9 @@ def mates(problem: Problem) -> dict[str, str]:
     found: dict[str, str] = {}
     for origin, names in filled.items():
         user = _user(users, origin, filled)
-        for name in names if user is not None else ():
+        if user is None:
+            continue
+        for name in names:
             shapes = {squeezed(way) for way in view.buffers[name].ways}
             for other in filled[user]:
                 same = {squeezed(way) for way in view.buffers[other].ways} == shapes

@@ -38,14 +38,10 @@ from .proof import Effort, Proof, unproven
 from .regular import Ahead, guided, launched, looped, separated
 from .relaxed import relaxed
 from .solved import Solved, made_levels
-from .sources import adds_normalised, adds_several
 from .tables import Known
 
 SMALL = 300
 """Options of a program that is not cut into parts."""
-
-FAR = 0.15
-"""A gap from which on no choices are looked at along paths, where the next search has more levels."""
 
 APART = 1_000
 """Options of a program whose chains are taken apart, where they leave a gap."""
@@ -104,28 +100,27 @@ def _searched(
     ahead: Ahead | None = None,
 ) -> tuple[Choice, Proof]:
     """The same with what is left on a meter, and what is known already. ``plain``: where it is cut, if no more buffers are taken as
-    one than are of a chain (``merged.py``). ``further``: whether more levels of what is made may be looked at."""
+    one than are of a chain (``merged.py``). ``further``: whether more levels of what is made are looked at."""
     began = time.perf_counter()
     best, bound, limit = start, 0.0, ""
     known = shared.parts if plain is None else shared.plain
     large = problem.size > SMALL
     enough = CLOSE if large else TOLERANCE
     guide = guided(problem, start, meter.lanes, ahead) if large and plain is None else start
-    further = further and large and launched(problem, guide)
+    further = further and large
     if guide.seconds < best.seconds:
         best = guide
     hosts = Hosts(problem)
     loosely = large
     at = _cuts(problem, guide, plain) if large else []
-    # what adds two products beside each other, or one that is normalised, is never close without
-    names = [name for cut in at for name in cut.names]
-    further = further or (
-        loosely and plain is None and (adds_several(problem, names) or adds_normalised(problem, names))
-    )
     while True:
         division, at = parts(problem, at, loosely, further, further and looped(guide), shared.tables, LARGE)
-        if hasty and any(len(part.options) > LARGE for part in division):
+        too_large = any(len(part.options) > LARGE for part in division)
+        if hasty and too_large:
             return start, unproven(problem, start)
+        if too_large and further and not launched(problem, guide):
+            further = False
+            continue
         answers = answered(hosts, division, known, meter, loosely, further, loosely and plain is None)
         least, states = path(answers)
         bound = max(bound, least)
@@ -141,19 +136,13 @@ def _searched(
         more = _supplied(problem, best, {name for part in division for name in part.common})
         # what is merged rarely gives kernels
         content = any(each.merged for each in found) and bound >= best.seconds * (1 - enough)
-        # with more levels, what is far away comes closer
-        more_levels = loosely and not further and all(len(part.options) <= LARGE for part in division)
-        comes = more_levels and plain is None and not meter.limit
-        far = comes and bound < best.seconds * (1 - FAR)
-        runs = () if content or far or not large else (float("inf"), 1, RUN)
+        runs = () if content or not large else (float("inf"), 1, RUN)
         best = _best(problem, answers, best, more | own, loosely, runs, bound / (1 - enough))
         if meter.limit or bound >= best.seconds * (1 - enough) or plain is not None:
             break
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound, CLOSE * best.seconds)
         if len(kept) < len(at):
             at = kept
-        elif more_levels:
-            further = True
         elif loosely and problem.size <= APART:
             loosely = False
         else:

@@ -45,50 +45,6 @@ def sources_of(
     return (*found, Source((), frozenset(range(len(sums)))), *both)
 
 
-def adds_several(problem: Problem, names: Collection[str]) -> bool:
-    """Whether some of these buffers hold what is added of several products that take about as long, as attention and a layer beside
-    each other, without what others of them hold."""
-    view, nothing = problem.view, frozenset[str]()
-    roots = {name: [way.root for way in view.buffers[name].ways] for name in names}
-    for name, own in roots.items():
-        others = {view.origin(root) for other in names if other != name for root in roots[other]}
-        made = [(root, False) for root in own]
-        keys, _, past, _ = beneath_sums(problem, made, others, frozenset(view.buffers))
-        products = {
-            view.origin(key[0])
-            for key in keys
-            for option in problem.options[key]
-            if option.item.head == "Contract"
-        }
-        if len(nothing.union(*past.values()) & products) > 1:
-            return True
-    return False
-
-
-def adds_normalised(problem: Problem, names: Collection[str]) -> bool:
-    """Whether some of these buffers hold what others of them hold and, beside it, a sum and what is summed of that again: a product that
-    is normalised before it is added, as in Gemma 2 (Gemma Team, 2024, section 2)."""
-    view = problem.view
-    roots = {name: [(way.root, False) for way in view.buffers[name].ways] for name in names}
-    for name, own in roots.items():
-        others = {view.origin(root[0]) for other in names if other != name for root in roots[other]}
-        others -= {view.origin(root[0]) for root in own}
-        reached, adds = _elementwise(problem, own, others)
-        sums = {key: found for key in sorted(reached) if (found := _summed(problem, key))} if adds else {}
-        for key, operands in sums.items():
-            below, past = _elementwise(problem, operands, others)
-            origins = {view.origin(each[0]) for each in below}
-            if not past and any(view.origin(each[0]) in origins for each in sums if each != key):
-                return True
-    return False
-
-
-def _summed(problem: Problem, key: Key) -> list[Key]:
-    """What a value is the sum of, in all ways."""
-    options = (option for option in problem.options[key] if option.item.head in REDUCING)
-    return [child for option in options for child in option.children]
-
-
 def _elementwise(problem: Problem, made: Iterable[Key], others: Collection[str]) -> tuple[set[Key], bool]:
     """What the values ``made`` are computed from with no sum on the way, they among it; and whether any of ``others`` is, by origin:
     nothing beneath these."""

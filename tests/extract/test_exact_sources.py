@@ -21,7 +21,7 @@ from tinyc.extract.exact.part import Part
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.rounded import _cheapest
-from tinyc.extract.exact.sources import Source, adds_normalised, adds_several, sources_of
+from tinyc.extract.exact.sources import Source, sources_of
 from tinyc.extract.problem import Problem
 
 SETS = [["both"], ["one", "its sum"], ["other"], ["beneath"]]
@@ -118,25 +118,6 @@ def test_both_products_are_filled_where_neither_is_computed(split: bool) -> None
         assert min(way.work.ops for way in together) < done[lesser] / 10
 
 
-def test_what_adds_two_products_is_seen() -> None:
-    """Such parts are looked at with more levels at once: with fewer they were 12 to 18 % from their bound, and were looked at twice."""
-    problem, division = beside(split=False)
-    made = [name for part in division for name in part.made]
-    several = [name for name in made if adds_several(problem, [name, *made])]
-    assert several and adds_several(problem, made)
-
-    def after(x: Any, v: Any, w: Any) -> Any:
-        x = x + x.relu() @ v  # one product, and later another
-        return x + (x - x.sum(axis=1, keepdims=True) * 0.5) @ w
-
-    program = tinyc.trace(
-        after, *(tinyc.spec("fp16", shape) for shape in ((64, 128), (128, 128), (128, 128)))
-    )
-    problem, start = chosen_from(program, "sm90")
-    buffers = [kernel.buffer.cls for kernel in start.kernels]
-    assert buffers and not adds_several(problem, buffers)
-
-
 def test_where_neither_product_is_computed_both_are_launched() -> None:
     problem, division = beside(split=False)
     seen = 0
@@ -165,37 +146,3 @@ def test_kernels_that_have_a_value_at_their_output_axes_fill_what_has_these() ->
     assert least == sorted(least)
     # what reductions bind is no axis of the output
     assert hosts.of(LOOPS, ["a0x64", "a16x3"]) == hosts.of(LOOPS, ["a0x64"])
-
-
-def normalised(x: Any) -> Any:
-    return x * ((x * x).sum(axis=1, keepdims=True) * 0.01 + 1.0).rsqrt()
-
-
-PLACES: dict[str, tuple[Any, bool]] = {
-    "before": (lambda x, one, two: x + (normalised(x) @ one).relu() @ two, False),
-    "between": (lambda x, one, two: x + normalised((x @ one).relu() @ two), True),
-    "both": (lambda x, one, two: x + normalised((normalised(x) @ one).relu() @ two), True),
-    "scaled": (lambda x, one, two: x * 0.5 + normalised((x @ one) @ two) * 2.0, True),
-    "last": (lambda x, one, two: normalised(x + (x @ one).relu() @ two), False),
-    "within": (lambda x, one, two: x + normalised((x @ one).relu()) @ two, False),
-    "alone": (lambda x, one, two: normalised((x @ one).relu() @ two), False),
-}
-
-
-@pytest.mark.parametrize("target", ["cpu", "sm80"])
-@pytest.mark.parametrize("name", PLACES)
-def test_where_a_product_is_normalised_before_it_is_added(name: str, target: str) -> None:
-    """In layers of such the bound was 20 % off, which showed after all parts had been solved: they were solved twice."""
-    layer, adds = PLACES[name]
-
-    def function(x: Any, *weights: Any) -> Any:
-        for number in range(0, len(weights), 2):
-            x = layer(x, *weights[number : number + 2])
-        return x
-
-    shapes = ((64, 128), *[(128, 256), (256, 128)] * 3)
-    problem, start = chosen_from(
-        tinyc.trace(function, *(tinyc.spec("fp16", each) for each in shapes)), target
-    )
-    names = [each for cut in cuts(problem, regular(problem, start)) for each in cut.names]
-    assert adds_normalised(problem, names) == adds
