@@ -76,16 +76,20 @@ def _behind(problem: Problem, name: str, other: str) -> bool:
     """Whether every way to compute what ``other`` holds is elementwise, from what ``name`` holds among others."""
     known: dict[Key, bool] = {(way.root, False): True for way in problem.view.buffers[name].ways}
 
+    def ways(key: Key) -> list[Option]:
+        return [each for each in problem.options.get(key, ()) if each.item.head != "Read"]
+
+    def is_so(option: Option, steps: int) -> bool:
+        return option.item.head in ELEMENTWISE and any(behind(child, steps) for child in option.children)
+
     def behind(key: Key, steps: int) -> bool:
         if key not in known:
-            options = [each for each in problem.options.get(key, ()) if each.item.head != "Read"]
-            known[key] = steps > 0 and all(
-                each.item.head in ELEMENTWISE and any(behind(child, steps - 1) for child in each.children)
-                for each in options
-            )
+            options = ways(key)  # none of a value that can only be read: it is of nothing else
+            known[key] = steps > 0 and bool(options) and all(is_so(each, steps - 1) for each in options)
         return known[key]
 
-    return all(behind((way.root, False), STEPS) for way in problem.view.buffers[other].ways)
+    roots = [(way.root, False) for way in problem.view.buffers[other].ways]
+    return all(is_so(each, STEPS - 1) for root in roots for each in ways(root))
 
 
 def at_ends(mate: Mapping[str, str], filled: frozenset[str]) -> frozenset[str]:

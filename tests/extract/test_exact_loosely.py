@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from tinyc.extract.exact.meter import Meter
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.exact.regular import regular
-from tinyc.extract.mates import group, last, mates
+from tinyc.extract.mates import _behind, group, last, mates
 from tinyc.extract.problem import Problem
 from tinyc.ir.tiny import Program
 
@@ -251,6 +252,27 @@ def test_mates_may_be_several_steps_apart() -> None:
         }
         apart += first.isdisjoint(below | second)
     assert apart >= 6
+
+
+@pytest.mark.parametrize("other, behind", [("product", True), ("weight", False)])
+def test_what_can_only_be_read_is_behind_nothing(other: str, behind: bool) -> None:
+    """A sum of which another way adds a weight to what is not made of the product is not as good as that."""
+
+    def way(head: str, *children: str) -> Any:
+        return SimpleNamespace(
+            item=SimpleNamespace(head=head), children=tuple((each, False) for each in children)
+        )
+
+    options = {
+        ("sum", False): [way("Binary", "rounded", "weight"), way("Binary", other, "more"), way("Read")],
+        ("rounded", False): [way("Cast", "product")],
+        ("product", False): [way("Contract", "x", "weight"), way("Read")],
+        ("more", False): [way("Contract", "x", "x")],
+        **{(name, False): [way("Read")] for name in ("weight", "x")},
+    }
+    buffers = {name: SimpleNamespace(ways=[SimpleNamespace(root=name)]) for name in ("sum", "product")}
+    problem: Any = SimpleNamespace(options=options, view=SimpleNamespace(buffers=buffers))
+    assert _behind(problem, "product", "sum") == behind
 
 
 def test_what_is_one_step_behind_another() -> None:

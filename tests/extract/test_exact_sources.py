@@ -158,7 +158,7 @@ def test_equal_layers_tell_the_same_apart_whatever_the_hash_seed() -> None:
     the hash seed."""
     code = """
 from kernel_examples import chosen_from
-from tinyc.bench.transformers import norm_first, norm_last, stack
+from tinyc.bench.transformers import norm_last, stack
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.regular import guided
