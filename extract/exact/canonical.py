@@ -47,10 +47,15 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
         rows.append(tuple(row))
     for name, each in part.known.items():
         places = frozenset((keys[key], each.levels_of(key)) for key in each.able if key in keys)
-        done = tuple(each.once.items()), tuple(each.lacking.items())
+        done = tuple(each.once.items())
         rows.append((buffers[name], each.sources, each.kinds, done, places, each.walks, each.chained))
     for each in part.groups.values():
-        row = [buffers.setdefault(each.name, len(buffers)), each.sources, each.kinds]
+        row = [
+            buffers.setdefault(each.name, len(buffers)),
+            each.sources,
+            each.kinds,
+            tuple(each.lacked.items()),
+        ]
         for names in each.partial:  # sets: the order of names is that of their text
             known = sorted(names, key=lambda name: buffers.get(name, len(buffers)))
             row.append(tuple([buffers.setdefault(name, len(buffers)) for name in known]))

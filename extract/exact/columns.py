@@ -223,7 +223,7 @@ class Search:
     def costs(self, way: Way, label: Label, held: Held) -> tuple[float, ...]:
         """What a whole kernel costs, for each of the scope's levels."""
         if label.reads & self.scope.inside:
-            return self._floors(label).by_levels(label.work, label.reads, held)
+            return tuple(self._floors(label).by_levels(label.work, label.reads, held)[0])
         return (self.seconds(way, label, held),) * len(self.scope.levels)
 
     def _floors(self, label: Label) -> Floor:

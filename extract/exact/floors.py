@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from operator import add
+from types import MappingProxyType
 
 from ..cost.model import AMOUNTS, Timer, Work, amounts_of
 from ..cost.schedule import Schedule
@@ -16,6 +17,8 @@ from .inside import Levels
 from .scope import Scope
 
 Amounts = tuple[float, ...]
+
+NONE: Mapping[int, Amounts] = MappingProxyType({})
 
 STRIDED, TRANSPOSED = map(AMOUNTS.index, ("strided_bytes", "transposed_bytes"))
 
@@ -110,21 +113,32 @@ class Floor:
         return timer(self.scope.amounts.values(amounts, self.beside, self.scope.bytes(reads))) <= enough
 
     def by_levels(
-        self, amounts: Amounts, reads: int, held: Held, less: Amounts | None = None
-    ) -> tuple[float, ...]:
-        """The same of all of a kernel, at each of the scope's levels."""
-        if self.written is None and not self.scope.roofline:
-            return (0.0,) * len(self.scope.levels)
-        ways, sets, likes = self.scope.given.by_levels(reads, self.case.how, self.shape)
+        self, amounts: Amounts, reads: int, held: Held, less: Mapping[int, Amounts] = NONE
+    ) -> tuple[Sequence[float], Sequence[float]]:
+        """The same of all of a kernel, at each of the scope's levels; and without amounts that do not count. ``less``: these, by how far
+        from hand what is given is."""
+        scope = self.scope
+        if self.written is None and not scope.roofline:
+            return ((0.0,) * len(scope.levels),) * 2
+        ways, sets, likes = scope.given.by_levels(reads, self.case.how, self.shape)
         moved = {charged: self._moved(reads, charged) for charged in (False, True)}
-        costs = [
-            self._once(amounts, moved[charged], held, reads, way, True, 0.0, less)
-            if self._one_product(held, way[1]) and self._tiles(reads, held, way[1])
-            else float("inf")
-            for charged, way in ways
-        ]
-        least = [min([costs[number] for number in numbers], default=float("inf")) for numbers in sets]
-        return tuple([least[like] for like in likes])
+        known: dict[tuple[bool, Way, Amounts | None], float] = {}
+
+        def cost(charged: bool, way: Way, out: Amounts | None) -> float:
+            what = charged, way, out
+            if what not in known:
+                known[what] = float("inf")
+                if self._one_product(held, way[1]) and self._tiles(reads, held, way[1]):
+                    known[what] = self._once(amounts, moved[charged], held, reads, way, True, 0.0, out)
+            return known[what]
+
+        def least(each: Mapping[int, Amounts]) -> Sequence[float]:
+            costs = [cost(charged, way, each.get(lacking)) for charged, lacking, way in ways]
+            found = [min([costs[number] for number in numbers], default=float("inf")) for numbers in sets]
+            return [found[like] for like in likes]
+
+        costs = least(NONE)
+        return costs, least(less) if less else costs
 
     def _one_product(self, held: Held, schedule: Schedule | None) -> bool:
         """Whether a kernel tiles no product beneath what is given beside one of its own: of two that it computes at its output axes, it

@@ -33,10 +33,10 @@ Way = tuple[tuple[float, ...], Schedule | None]
 
 class ByLevels(NamedTuple):
     """What kernels do once at each of a scope's levels: at many of them, much is the same. ``ways``: all that one does at any, each
-    with whether some of it is charged where what is given is made. ``sets``: the numbers of ways of which it is one at least; ``likes``:
-    for each of the levels, the number of its set."""
+    with whether some of it is charged where what is given is made, and how far from hand that is (:meth:`Part.lacks`). ``sets``: the numbers
+    of ways of which it is one at least; ``likes``: for each of the levels, the number of its set."""
 
-    ways: Sequence[tuple[bool, Way]]
+    ways: Sequence[tuple[bool, int, Way]]
     sets: Sequence[Sequence[int]]
     likes: Sequence[int]
 
@@ -110,8 +110,8 @@ class Given:
         if name is None or self.mark(key) & self.tileable:
             return True
         known, outer = self.part.known[name], outside(self.problem.view.free[key[0]])
-        every = (*known.once.items(), *known.lacking.items())
-        return any(way.schedule for (_, _, place), ways in every if place == outer for way in ways)
+        every = known.once.items()
+        return any(way.schedule for (*_, place), ways in every if place == outer for way in ways)
 
     def once(
         self, reads: int, how: How, levels: Levels | None = None, shape: Shape | None = None
@@ -176,12 +176,12 @@ class Given:
         kinds = reads & self.every
         known = self._levels.get((kinds, how, shape))
         if known is None:
-            ways: dict[tuple[bool, Way], int] = {}
+            ways: dict[tuple[bool, int, Way], int] = {}
             sets: dict[tuple[int, ...], int] = {}
             likes: list[int] = []
             for levels in self.scope.levels:
-                charged = self.part.charged(levels)
-                each = [(charged, way) for way in self.once(kinds, how, levels, shape)]
+                charged, lacking = self.part.charged(levels), self.part.lacks(levels)
+                each = [(charged, lacking, way) for way in self.once(kinds, how, levels, shape)]
                 numbers = tuple([ways.setdefault(way, len(ways)) for way in each])
                 likes.append(sets.setdefault(numbers, len(sets)))
             known = self._levels[kinds, how, shape] = ByLevels(tuple(ways), tuple(sets), likes)

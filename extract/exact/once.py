@@ -13,7 +13,7 @@ from ..cost.schedule import Schedule
 HOWS: tuple[How, ...] = get_args(How)
 """All kinds of kernels, as the work of their items is counted."""
 
-WAYS = 10
+WAYS = 20
 """To compute a value that are told apart: with some of two products, each tiled in one of two ways."""
 
 

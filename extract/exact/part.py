@@ -9,6 +9,7 @@ from ..choice import How, Key
 from ..cost.model import Work
 from ..problem import Option
 from .inside import Beneath, Kind, Levels, combined
+from .sources import NEAR
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,11 @@ class Part:
         """The level of each of those of which anything is known."""
         return dict.fromkeys(self.known, 0) | dict(zip(self.given, levels, strict=True))
 
-    def lacks(self, levels: Levels) -> bool:
-        """Whether all that is given is lacking at these levels, see :class:`Kind`."""
+    def lacks(self, levels: Levels) -> int:
+        """Of which class all that is given is at least at these levels, see :class:`Kind`."""
         named = zip(self.given, levels, strict=True)
-        return all(name in self.known and self.known[name].lacks(level) for name, level in named)
+        found = (self.known[name].lacks(level) if name in self.known else NEAR for name, level in named)
+        return min(found, default=NEAR)
 
     def charged(self, levels: Levels) -> bool:
         """Whether some of what is computed of what is given, at these levels, is charged where that is made."""

@@ -49,6 +49,7 @@ class _Program:
         self.same = holding_the_same(problem)
         self.groups: dict[str, Beneath] = {}  # of what is made by the parts so far
         self.seen: set[Key] = set()  # the values of these parts
+        self.computed: set[str] = set()  # the same, by what they are, and all that is beneath what they make
         # bytes of elements that a kernel fetches at least that computes one of them
         self.fetched: dict[Key, float] = {}
         self._readers: dict[str, frozenset[Key] | None] = {}
@@ -65,6 +66,7 @@ class _Program:
     def done(self, part: Part) -> None:
         """Takes note of the values of a part: of what they are computed from, what depends on the same axes is fetched as often."""
         self.seen |= part.options.keys()
+        self.computed.update(self.view.origin(key[0]) for key in part.options)
         free = self.view.free
         had: dict[Key, float] = {}  # that is fetched at least to have a value, be it read
         for key in sorted(part.options, key=self.problem.bit.__getitem__):  # operands first
@@ -263,6 +265,7 @@ def _between(
     again = part.options.keys() & program.seen
     heads = {key: {option.item.head for option in part.options[key]} for key in again}
     part = replace(part, twice=frozenset(key for key in again if "Contract" in heads[key]))
+    earlier = frozenset(program.computed)
     program.done(part)
     carried = [name for name in after.carried if name in part.buffers and name not in program.groups]
     groups = {
@@ -279,12 +282,13 @@ def _between(
             program.beneath,
             program.groups,
             program.unshared,
-            part.twice,
+            earlier,
         )
         for name in (*valued, *carried)
         if name in part.buffers and name not in outputs
     }
     program.groups |= groups
+    program.computed.update(*(each.counted for each in groups.values()))
     made = {name: each for name, each in groups.items() if name in valued}
     return replace(part, prices=before.prices, groups=made)
 

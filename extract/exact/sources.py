@@ -13,22 +13,34 @@ DEAR, SUMS = 0.1, 2
 """What a sum takes at least, of the time that the dearest takes, so that buffers past it are told apart; and so many sums at most."""
 
 
+NEAR, PARTS, FAR, FARTHER = CLASSES = range(4)
+"""How far from hand a value is, where its buffer is not filled: it is computed from what is as good; or from partial sums (split-K); or
+farther down, and sums are computed again; and so they are of what its part is given. Each class is a bound of those after it."""
+
+
 class Source(NamedTuple):
     """What is read of sets of buffers. ``some``: numbers of sets, together: of each of these, some kernel reads a buffer. ``barred``: the
-    sets of which no kernel reads any. ``light``: hardly anything is computed then."""
+    sets of which no kernel reads any. ``light``: hardly anything is computed then. ``distance``: of the value, one of the first three of
+    :data:`CLASSES`."""
 
     some: tuple[frozenset[int], ...]
     barred: frozenset[int]
     light: bool = False
+    distance: int = FAR
 
 
 def sources_of(
-    partial: Sequence[Sequence[str]], past: Mapping[str, frozenset[str]], light: int, summed: bool = False
+    partial: Sequence[Sequence[str]],
+    past: Mapping[str, frozenset[str]],
+    light: int,
+    summed: bool = False,
+    near: int = 0,
 ) -> tuple[Source, ...]:
     """What may be read of the sets ``partial``: the first of which some kernel reads, or none. ``past``: of buffers the dear sums that are
     done, if there are several. Where one of a set is past some of these, it is told apart whether some kernel reads what is past the
     others: if none does, each computes them, and else both have to be filled. ``light``: of so many sets, the first, hardly anything
-    is computed. ``summed``: whether what is past all of the dear sums is summed again."""
+    is computed, and of these ``near``, the first, are no partial sums. ``summed``: whether what is past all of the dear sums is summed
+    again."""
     nothing = frozenset[str]()
     sums = [frozenset.intersection(*(past.get(name, nothing) for name in names)) for names in partial]
     found: list[Source] = []
@@ -39,9 +51,10 @@ def sources_of(
         others = frozenset(other for other in range(number + 1, len(sums)) if sums[other] & missing)
         if own and others:
             found.append(Source((some,), barred | others))
-            both.append(Source((some, others), barred, light=not summed))
+            both.append(Source((some, others), barred, not summed, FAR if summed else NEAR))
         else:
-            found.append(Source((some,), barred, light=number < light))
+            distance = NEAR if number < near else PARTS if number < light else FAR
+            found.append(Source((some,), barred, number < light, distance))
     return (*found, Source((), frozenset(range(len(sums)))), *both)
 
 
@@ -144,9 +157,9 @@ def _done(
     return {name: done.get(name) or partial.get(name, nothing) for name in names}, dear
 
 
-def product(problem: Problem, made: Iterable[Key], given: Collection[str]) -> Iterator[str]:
+def product(problem: Problem, made: Iterable[Key], given: Collection[str]) -> Iterator[tuple[str, bool]]:
     """The buffers of the one dear sum that the values ``made`` are computed from with no other on the way, a bias added say, and of
-    its partial sums. ``given``: nothing that is computed from these, by what it is."""
+    its partial sums; with whether it is of these. ``given``: nothing that is computed from these, by what it is."""
     keys, _ = _elementwise(problem, made, given)
     origin, buffers = problem.view.origin, problem.view.buffers
     dear = _dear(problem, keys, True)
@@ -155,7 +168,7 @@ def product(problem: Problem, made: Iterable[Key], given: Collection[str]) -> It
             for each in (key, *_parts(problem, key)):
                 for option in problem.options[each]:
                     if option.item.head == "Read" and buffers[str(option.item.payload[0])].arg is None:
-                        yield str(option.item.payload[0])
+                        yield str(option.item.payload[0]), each != key
 
 
 def _places(

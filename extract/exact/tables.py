@@ -20,7 +20,6 @@ from .once import (
     Once,
     Way,
     all_of,
-    amounts_of_once,
     fewest_ways,
     merged_of,
     most,
@@ -34,8 +33,14 @@ if TYPE_CHECKING:
 
 NOTHING = (Work(),) * len(HOWS)
 
-READ, BEFORE, INPUTS = AMOUNTS.index("bytes_read"), len(AMOUNTS), len(AMOUNTS) + 1
+FIELDS = len(AMOUNTS)
+
+READ, BEFORE, INPUTS = AMOUNTS.index("bytes_read"), FIELDS, FIELDS + 1
 """Where a :class:`Way` has what it reads: in its work, of earlier parts, and of inputs."""
+
+AGAIN = 2 * FIELDS + 2
+"""Of the amounts here, so many come before those of each further evaluation. What is done in earlier parts is apart, after what is done in
+this one: values of two parts are two, and both are computed, where two of one part may be of the same."""
 
 
 class _Read(NamedTuple):
@@ -50,25 +55,26 @@ class _Read(NamedTuple):
 class _Step(NamedTuple):
     """A way to compute a value. ``works``: in each kind of kernel, None where that does not hold it. ``sums``: whether it is a reduction. ``below``: the operands that
     are rows of the table before it, each with whether it is evaluated again wherever the value is. ``only``: of each operand that can
-    only be read, the sets of names of which one has it. ``read``: what a kernel reads at least for other operands. ``before``: what it
-    does for those that are given to the part, in each kind of kernel; ``lacking``: where they are lacking
-    (:class:`~tinyc.extract.exact.inside.Kind`). ``twice``: whether it is a product that may also be computed in an earlier part."""
+    only be read, the sets of names of which one has it. ``read``: what a kernel reads at least for other operands. ``before``: for
+    each class of what is given to the part (:class:`~tinyc.extract.exact.inside.Kind`), what it does for those that are, in each kind of
+    kernel. ``twice``: whether it is a product that may also be computed in an earlier part."""
 
     works: tuple[Work | None, ...]
     sums: bool
     below: tuple[tuple[int, bool], ...]
     only: tuple[frozenset[int], ...]
     read: Once
-    before: tuple[tuple[tuple[Once, ...], ...], ...]
-    lacking: tuple[tuple[tuple[Once, ...], ...], ...]
+    before: tuple[tuple[tuple[tuple[Once, ...], ...], ...], ...]
     twice: bool
 
 
 class _Row(NamedTuple):
-    """A value. ``made``: whether it is one of those that are looked at. ``outer``: whether it is at a kernel's output axes."""
+    """A value. ``made``: whether it is one of those that are looked at. ``outer``: whether it is at a kernel's output axes. ``earlier``:
+    whether an earlier part may compute it as well."""
 
     made: bool
     outer: bool
+    earlier: bool
     options: tuple[_Read | _Step, ...]
 
 
@@ -81,12 +87,15 @@ Found = tuple[Mapping[tuple[int, How, bool], Sequence[Once]], Sequence[frozenset
 
 class Barred(NamedTuple):
     """``names``: the sets of names, by number, of which nothing is read. ``light``: whether hardly anything is computed from others;
-    ``lacking``: whether what is given to the part is lacking then."""
+    ``lacking``: of which of a table's classes what is given to the part is then."""
 
     names: frozenset[int]
     light: bool = False
-    lacking: bool = False
+    lacking: int = 0
 
+
+Before = Mapping[Key, tuple[tuple[Once, ...], ...]]
+"""What is done for values that are given to a part, in each kind of kernel."""
 
 Known = dict[tuple[Table, tuple[Barred, ...]], Found]
 """What was found of equal tables."""
@@ -96,14 +105,12 @@ def table_of(
     problem: Problem,
     frame: Frame,
     buffers: Collection[str] | None = None,
-    before: Mapping[Key, tuple[tuple[Once, ...], ...]] = MappingProxyType({}),
-    lacking: Mapping[Key, tuple[tuple[Once, ...], ...]] = MappingProxyType({}),
+    before: Sequence[Before] = (MappingProxyType({}),),
     unshared: Callable[[str], bool] = lambda name: False,
-    twice: Collection[Key] = (),
+    twice: Collection[str] = (),
 ) -> Table:
-    """``buffers``: of the part, if others are told apart. ``before``: what is done for values that are given to the part;
-    ``lacking``: the same where they are lacking. ``unshared``: of which inputs it counts that they are read. ``twice``: see
-    :class:`~tinyc.extract.exact.part.Part`."""
+    """``buffers``: of the part, if others are told apart. ``before``: of each class of what is given to the part, what is done for its
+    values. ``unshared``: of which inputs it counts that they are read. ``twice``: what an earlier part may compute as well, by what it is."""
 
     def read(name: str) -> Once:
         buffer = problem.view.buffers[name]
@@ -131,12 +138,12 @@ def table_of(
                     below,
                     only,
                     all_of([NO_WORK, *least]) if least else NO_WORK,
-                    tuple([before[child] for child in others if child in before]),
-                    tuple([lacking[child] for child in others if child in lacking]),
-                    key in twice,
+                    tuple([tuple([each[child] for child in others if child in each]) for each in before]),
+                    option.item.head == "Contract" and problem.view.origin(key[0]) in twice,
                 )
             )
-        rows.append(_Row(key in frame.made, outside(problem.view.free[key[0]]), tuple(options)))
+        earlier = problem.view.origin(key[0]) in twice
+        rows.append(_Row(key in frame.made, outside(problem.view.free[key[0]]), earlier, tuple(options)))
     return tuple(rows)
 
 
@@ -164,7 +171,7 @@ def ways_of(table: Table, sources: Sequence[Barred]) -> Found:
             continue
         places = _places(rows)
         narrow = [_narrowed(row, places) for row in rows]
-        again = sum(place >= ONCE for place in places)
+        again = sum(place >= AGAIN for place in places)
         known: dict[_Asked, _Had] = {}
         steps = (option for row in table for option in row.options if isinstance(option, _Step))
         twice = (step.works[number] for step in steps if step.twice)
@@ -179,12 +186,30 @@ def ways_of(table: Table, sources: Sequence[Barred]) -> Found:
     return once, [frozenset(each) for each in able]
 
 
+def _apart(once: Once, earlier: bool = False) -> Way:
+    """As :func:`~tinyc.extract.exact.once.way_of` has it, with what is done in earlier parts apart."""
+    way, nothing = way_of(once), (0.0,) * FIELDS
+    work, read, again = way.amounts[:FIELDS], way.amounts[FIELDS:ONCE], way.amounts[ONCE:]
+    parts = (nothing, read, work, nothing, again) if earlier else (work, read, nothing, again, nothing)
+    return way._replace(amounts=tuple(itertools.chain(*parts)))
+
+
 def _together(way: Way) -> Way:
-    """With all that it reads in its work: no buffer is of two parts."""
-    amounts = list(way.amounts)
-    amounts[READ] += amounts[BEFORE] + amounts[INPUTS]
-    amounts[BEFORE] = amounts[INPUTS] = 0.0
-    return Way(way.schedule, True, tuple(amounts))
+    """With all that it does in its work, and all that it reads: no buffer is of two parts."""
+    work, read, more = way.amounts[:FIELDS], way.amounts[FIELDS:ONCE], way.amounts[ONCE:AGAIN]
+    again, others = way.amounts[AGAIN:-FIELDS], way.amounts[-FIELDS:]
+    amounts = list(map(add, work, more))
+    amounts[READ] += sum(read)
+    return Way(way.schedule, True, (*amounts, 0.0, 0.0, *map(add, again, others)))
+
+
+def known_ways(known: Known, table: Table, sources: Sequence[Barred]) -> Found:
+    """The same, as it is ``known`` of equal tables: these are large."""
+    what = table, tuple(sources)
+    found = known.get(what)
+    if found is None:
+        found = known[what] = ways_of(*what)
+    return found
 
 
 class _Reading(NamedTuple):
@@ -203,12 +228,11 @@ class _Computing(NamedTuple):
     below: tuple[tuple[int, bool], ...]
     only: tuple[frozenset[int], ...]
     read: Way
-    before: list[list[Way]]
-    lacking: list[list[Way]]
+    before: list[list[list[Way]]]
 
 
 class _Plain(NamedTuple):
-    """A row of a table in one kind of kernel."""
+    """A row of a table in one kind of kernel. Amounts are as :func:`_apart` has them."""
 
     made: bool
     reads: list[_Reading]
@@ -222,7 +246,7 @@ def _places(rows: Sequence[_Plain]) -> list[int]:
         found += [each.way.amounts for each in row.reads]
         for step in row.steps:
             found += [step.work, step.read.amounts]
-            found += [way.amounts for ways in (*step.before, *step.lacking) for way in ways]
+            found += [way.amounts for each in step.before for ways in each for way in ways]
     return [place for place, amounts in enumerate(zip(*found, strict=True)) if any(amounts)]
 
 
@@ -237,8 +261,7 @@ def _narrowed(row: _Plain, places: Sequence[int]) -> _Plain:
         step._replace(
             work=tuple([step.work[place] for place in places]),
             read=narrow(step.read),
-            before=[[narrow(way) for way in ways] for ways in step.before],
-            lacking=[[narrow(way) for way in ways] for ways in step.lacking],
+            before=[[[narrow(way) for way in ways] for ways in each] for each in step.before],
         )
         for step in row.steps
     ]
@@ -247,7 +270,7 @@ def _narrowed(row: _Plain, places: Sequence[int]) -> _Plain:
 
 def _widened(way: Way, places: Sequence[int]) -> Way:
     """With all amounts."""
-    amounts = [0.0] * (ONCE + len(AMOUNTS))
+    amounts = [0.0] * (AGAIN + 2 * FIELDS)
     for place, amount in zip(places, way.amounts, strict=True):
         amounts[place] = amount
     return way._replace(amounts=tuple(amounts))
@@ -262,16 +285,11 @@ def _options(row: _Row, how: int) -> tuple[list[_Reading], list[_Computing]]:
             continue
         if isinstance(option, _Read):
             way = option.way._replace(work=work + option.way.work, again=work)
-            reads.append(_Reading(way_of(way), option.names))
+            reads.append(_Reading(_apart(way, row.earlier), option.names))
         else:
-            before, lacking = (
-                [[way_of(way) for way in ways[how]] for ways in each]
-                for each in (option.before, option.lacking)
-            )
-            both, read = amounts_of_once(Once(work=work, again=work)), way_of(option.read)
-            steps.append(
-                _Computing(work.schedule, both, option.sums, option.below, option.only, read, before, lacking)
-            )
+            before = [[[_apart(way, True) for way in ways[how]] for ways in each] for each in option.before]
+            own, read = _apart(Once(work=work, again=work), row.earlier).amounts, _apart(option.read)
+            steps.append(_Computing(work.schedule, own, option.sums, option.below, option.only, read, before))
     return reads, steps
 
 
@@ -286,25 +304,43 @@ _Asked = tuple[int, Barred]
 """A row, and what of a :class:`Barred` makes a difference to it."""
 
 
-def _heeds(table: Table) -> list[Barred]:
-    """Of each row, the sets of names for which it makes a difference whether they are barred; whether it does if what is read is light,
-    and if what is given is lacking."""
-    found: list[Barred] = []
-    for row in table:
-        steps = [option for option in row.options if isinstance(option, _Step)]
-        below = [found[number] for step in steps for number, _ in step.below]
-        own = (option.names for option in row.options if isinstance(option, _Read))
-        only = (each for step in steps for each in step.only)
-        names = frozenset(own).union(*only, *(each.names for each in below))
-        light = any(step.before or step.lacking for step in steps) or any(each.light for each in below)
-        lacking = any(step.before != step.lacking for step in steps) or any(each.lacking for each in below)
-        found.append(Barred(names, light, lacking))
+class _Heeds(NamedTuple):
+    """What makes a difference to a row. ``names``: sets of names, where they are barred. ``light``: whether it does if what is read is so.
+    ``like``: of each class of what is given, the first that does the same."""
+
+    names: frozenset[int]
+    light: bool
+    like: tuple[int, ...]
+
+
+def _heeds(table: Table) -> list[_Heeds]:
+    """Of each row."""
+    steps = [[option for option in row.options if isinstance(option, _Step)] for row in table]
+    classes = range(max((len(step.before) for each in steps for step in each), default=1))
+    found: list[_Heeds] = []
+    for row, own in zip(table, steps, strict=True):
+        below = [found[number] for step in own for number, _ in step.below]
+        names = frozenset(option.names for option in row.options if isinstance(option, _Read))
+        only = (each for step in own for each in step.only)
+        given = [step.before for step in own if any(step.before)]
+        light = bool(given) or any(each.light for each in below)
+        # in the first class, what is given may not count at all
+        done = [
+            (
+                not given or number > 0,
+                [before[number] for before in given],
+                [each.like[number] for each in below],
+            )
+            for number in classes
+        ]
+        names = names.union(*only, *(each.names for each in below))
+        found.append(_Heeds(names, light, tuple(map(done.index, done))))
     return found
 
 
 def _done(
     rows: Sequence[_Plain],
-    heeds: Sequence[Barred],
+    heeds: Sequence[_Heeds],
     barred: Barred,
     again: int,
     apart: bool,
@@ -316,9 +352,9 @@ def _done(
     these rows before."""
     values: dict[int, Sequence[Way]] = {}
     found: dict[int, Sequence[Way]] = {}
-    for place, (row, (names, light, lacking)) in enumerate(zip(rows, heeds, strict=True)):
+    for place, (row, (names, light, like)) in enumerate(zip(rows, heeds, strict=True)):
         light = light and barred.light
-        asked = place, Barred(names & barred.names, light, lacking and barred.lacking)
+        asked = place, Barred(names & barred.names, light, like[barred.lacking])
         had = known.get(asked)
         if had is None:
             had = known[asked] = _had(row, barred, again, apart, values)
@@ -348,9 +384,8 @@ def _had(row: _Plain, barred: Barred, again: int, apart: bool, values: Mapping[i
                 continue
             done = most((*read, *each)) if read or each else step.read
             # what computes a sum again takes long enough, and is charged where it is made with all that it needs
-            before = step.lacking if barred.lacking else step.before
-            counts = done.plain if barred.light else barred.lacking
-            for more in itertools.product(*before) if counts else ((),):
+            counts = done.plain if barred.light else barred.lacking > 0
+            for more in itertools.product(*step.before[barred.lacking]) if counts else ((),):
                 own = step.schedule or (done.schedule if apart else None)
                 if more and not one_product(more if own else (done, *more), own):
                     continue

@@ -13,6 +13,7 @@ from ..cost.model import Work
 from .columns import Search
 from .inside import Beneath, Kind, Levels
 from .scope import Scope, bits
+from .sources import CLASSES
 
 LABELS = 10_000
 """Partial kernels of one search at most."""
@@ -23,11 +24,14 @@ LAST = 4 * LABELS
 CHEAP = 0.1
 """What is not charged where it is made, so that what it reads counts where it is used: in launches of a kernel, at most."""
 
+WHOLE = 1.0
+"""How much more a kernel does than is counted of each where a value is used, so that it is charged all of it: in launches, at least."""
+
 OTHERS = 4
 """Sets of buffers at most that are read for a value at other axes."""
 
 
-Costs = tuple[float, ...]
+Costs = Sequence[float]
 """Seconds at each of a scope's levels."""
 
 
@@ -35,8 +39,8 @@ class Within(NamedTuple):
     """``reads``: bit set of the buffers that must be filled for it; ``marks``: with what it computes of what is given.
     ``seconds``: what the kernel takes longer at least. ``base``, ``copy``: the product of which it keeps rows, with those that
     are kept or without. ``some``: it stands for ways of which no more is known. ``outer``: whether the value is at the kernel's
-    output axes. ``tiled``: whether the kernel tiles a product. ``rest``: the seconds beside what loops do for what the part lacks
-    (:attr:`Beneath.lacked`), where they do that each for itself."""
+    output axes. ``tiled``: whether the kernel tiles a product. ``rest``: the seconds beside what kernels do at most for what
+    the part is given (:attr:`Beneath.lacked`), where that is counted of each."""
 
     reads: int
     marks: int
@@ -59,7 +63,7 @@ def within(
     are more than so many ``labels`` of all searches together."""
     most, full = 2 * worth.get(scope.same.get(name, name), float("inf")), False
     levels, group = scope.levels, scope.part.group(name)
-    lacked = scope.amounts.of(group.lacked) if any(kind.tiled is False for kind in group.kinds) else None
+    lacked = {tiled: _lacked(scope, group, tiled) for tiled in (False, True)}
     found: list[tuple[Within, Costs, Costs]] = []
     for key in scope.part.targets[name]:
         if key not in scope.position:
@@ -68,8 +72,8 @@ def within(
         outer = outside(axes)
         for case in scope.cases.of(key, anywhere=True):
             tiled = case.how not in LOOPED
-            less = None if tiled else lacked
-            search = Search(scope, case, most, Work(), axes=axes, less=less)
+            less = lacked[tiled]
+            search = Search(scope, case, most, Work(), axes=axes, less=less[max(less)] if less else None)
             search.run(key, int(min(LABELS, labels)) if labels < float("inf") else LAST)
             labels -= search.count
             full |= search.full
@@ -83,10 +87,9 @@ def within(
                     way = Within(
                         label.reads & scope.filled, label.reads, 0.0, base, copy, False, outer, tiled
                     )
-                    costs = search.floors.by_levels(label.work, label.reads, held)
-                    rest = costs
-                    if less is not None:
-                        rest = search.floors.by_levels(label.work, label.reads, held, less)
+                    # one that computes nothing of what is given has none of it to be left out
+                    out = less if label.reads & scope.inside else {}
+                    costs, rest = search.floors.by_levels(label.work, label.reads, held, out)
                     found.append((way, costs, rest))
             if search.least < float("inf"):
                 way = Within(scope.must((key,)), 0, 0.0, None, None, True, outer, tiled)
@@ -103,6 +106,19 @@ def within(
         ]
         for number, each in enumerate(levels)
     }, full
+
+
+def _lacked(scope: Scope, group: Beneath, tiled: bool) -> Mapping[int, tuple[float, ...]]:
+    """What is not charged where kernels do it each for itself, for each class of what the part is given at which that is so: no less
+    than for those before. ``tiled``: of kernels that tile a product, else of loops."""
+    told = sorted({kind.lacking for kind in group.kinds if kind.lacking})
+    most = (0.0,) * len(scope.amounts.fields)
+    found: dict[int, tuple[float, ...]] = {}
+    for lacking in range(min(told, default=len(CLASSES)), len(CLASSES)):
+        if lacking in told:
+            most = tuple(map(max, most, scope.amounts.of(group.lacked[lacking, tiled])))
+        found[lacking] = most
+    return found
 
 
 def best(ways: Iterable[Within]) -> list[Within]:
@@ -155,6 +171,7 @@ class Unfilled:
         # a source of which kernels at their output axes are told apart from others
         alone = {kind.source for kind in group.kinds if kind.outer and not kind.inner}
         self.strict = [number in alone for number in range(len(group.sources))]
+        self.told = [group.told(kind) for kind in group.kinds]
         known: dict[tuple[Within, ...], int] = {}
         self.ways: list[list[list[Within]]] = []
         self._number: dict[Levels, int] = {}
@@ -169,11 +186,8 @@ class Unfilled:
         """What the ways at a level from 1 are told by, and at these of what is given: of dozens of these, most are alike. None where
         there is no way."""
         kind, part = self.group.kinds[level - 1], self.scope.part
-        tells = any(
-            each.lacking and each.source == kind.source and each.deep == kind.deep
-            for each in self.group.kinds
-        )
-        if tells and kind.lacking != part.lacks(given):
+        lacks = part.lacks(given)
+        if kind.lacking != max(each for each in self.told[level - 1] if each <= lacks):
             return None
         return level, self._number[given], part.charged(given), self.scope.given.barred(given)
 
@@ -192,13 +206,12 @@ class Unfilled:
         """Whether something is charged for a kernel with this way, here or in an earlier part, as ``kind`` has it. ``charged``:
         something is for what it may compute of what is given."""
         free = not charged or bool(way.reads & self.rooted)
-        if kind.tiled not in (None, way.tiled):
-            return False
         if not self.group.sources[kind.source].light:
-            seconds = way.rest if kind.tiled is False else way.seconds
-            free = free and seconds <= self.cheap
+            free = free and self._seconds(way, kind) <= self.cheap
             if kind.deep and way.some:  # it may take more
-                return True
+                return way.tiled or not kind.whole
+            if kind.deep and kind.lacking and kind.whole != self._dear(way):
+                return False
         return free != kind.deep
 
     def _few(self, ways: Iterable[Within]) -> list[Within]:
@@ -213,7 +226,16 @@ class Unfilled:
     def _kind(self, way: Within) -> tuple[bool, ...]:
         """What :meth:`_fits` asks of a way."""
         cheap = way.seconds <= self.cheap, way.rest <= self.cheap
-        return bool(way.reads & self.rooted), *cheap, way.some, way.tiled
+        return bool(way.reads & self.rooted), *cheap, way.some, way.tiled, self._dear(way)
+
+    def _dear(self, way: Within) -> bool:
+        """Whether a kernel tiles a product, and does much that is not counted of each where the value is used."""
+        return way.tiled and way.seconds > way.rest + WHOLE * self.scope.problem.model.hardware.launch
+
+    @staticmethod
+    def _seconds(way: Within, kind: Kind) -> float:
+        """What counts of a way."""
+        return way.rest if kind.lacking and not kind.whole else way.seconds
 
     def _ways(self, ways: Sequence[Within], number: int, outer: bool, inner: bool) -> list[Within]:
         """Those from a source, where it is computed at the kernel's output axes, or within reductions, or both, as :meth:`_fits` tells
@@ -254,5 +276,4 @@ class Unfilled:
     def charge(self, way: Within, level: int) -> float:
         """What a kernel with this way is charged here, in seconds."""
         kind = self.group.kinds[level - 1]
-        seconds = way.rest if kind.tiled is False else way.seconds
-        return seconds if kind.deep else 0.0
+        return self._seconds(way, kind) if kind.deep else 0.0

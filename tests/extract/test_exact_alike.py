@@ -32,7 +32,7 @@ from tinyc.extract.problem import Problem
 
 @pytest.fixture(scope="module")
 def division() -> tuple[Problem, list[Part]]:
-    function, shapes = transformer(4, 128, 256)
+    function, shapes = transformer(6, 128, 256)
     program = tinyc.trace(function, **{name: tinyc.spec("fp16", shape) for name, shape in shapes.items()})
     problem, _ = chosen_from(program, "sm80")
     start = rough(problem)

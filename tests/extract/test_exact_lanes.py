@@ -280,7 +280,7 @@ def test_the_same_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("whole", [30, 1_000], ids=["a later one finds all", "the second does"])
 def test_while_the_first_attempt_fails_the_next_is_made(whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In another process; or here, where that one does not answer. Other parts are looked at meanwhile as if the second finds all."""
-    problem, _ = chosen_from(decoders(4), "sm80")
+    problem, _ = chosen_from(decoders(8), "sm80")
     start = rough(problem)
     assert start is not None
     tried: list[tuple[int, list[int]]] = []

@@ -33,6 +33,7 @@ from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.rounded import Picked, rounded, together
 from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.solved import Solved
+from tinyc.extract.exact.sources import FAR, NEAR
 from tinyc.extract.exact.within import Unfilled, Within
 from tinyc.extract.problem import Problem
 from tinyc.extract.view import LEVEL, axis_extent, axis_id
@@ -99,7 +100,7 @@ def test_less_is_computed_where_partial_sums_are_there(divided: tuple[Problem, l
 
     def least(each: Beneath, read: int) -> float:
         """In loops; a row of a product that is kept may be had at other places for nothing."""
-        found = [ways for (partial, how, _), ways in each.once.items() if partial == read and how == "loops"]
+        found = [ways for (number, _, how, _), ways in each.once.items() if number == read and how == "loops"]
         ways = [way for each in found for way in each]
         return min((problem.model.seconds(way.work) for way in ways), default=math.inf)
 
@@ -131,9 +132,9 @@ def test_what_a_sum_is_added_to_is_read_beside_it(later: bool) -> None:
     size = 4 * 16 * 64
     for number, each in enumerate(found):
         counted = 0 if later and not number else size
-        reading = [way for way in each.once[0, "loops", True] if way.work.ops < 16 * 64 * 64]  # no sum
+        reading = [way for way in each.once[0, NEAR, "loops", True] if way.work.ops < 16 * 64 * 64]  # no sum
         assert [way.work.bytes_read for way in reading] == [size + counted]  # h W, and what it is added to
-    (again,) = found[0].once[1, "loops", True]  # h W is computed again
+    (again,) = found[0].once[1, NEAR, "loops", True]  # h W is computed again
     assert again.work.bytes_read == (0 if later else size)
 
 
@@ -349,23 +350,31 @@ def test_of_as_many_operations_fewer_in_the_epilogue_are_no_less() -> None:
 
 
 def test_what_the_part_is_given_is_lacking_at_levels_of_its_own(divided: tuple[Problem, list[Part]]) -> None:
-    """Where x + h W is had from h W, and x is not filled either, x is computed as well."""
+    """Where x + h W is had from h W, and x is not filled either, x is computed as well; and where a sum is computed again, this one is
+    as well as that of x."""
     problem, plain = divided
     division, _ = parts(problem, [Cut(part.given, part.prices) for part in plain[1:]], True, True)
-    more = 0
-    for part in division:
+    more = both = 0
+    for before, part in itertools.pairwise(division):
         for each in part.groups.values():
             for kind in each.kinds:
-                heavy = kind.lacking and not each.sources[kind.source].light
-                assert heavy or kind.tiled is None
-                # where nothing is charged, each kernel does what it lacks for itself
-                assert kind.tiled is not None or not (heavy and kind.deep)
-            for place, ways in each.lacking.items():
-                ops = [
-                    min((way.work.ops for way in found), default=0.0) for found in (each.once[place], ways)
-                ]
-                more += ops[0] < ops[1]
-    assert more
+                # charged as a whole is what computes sums again, and does more for what is given than is counted of each kernel
+                assert not kind.whole or (
+                    kind.lacking and kind.deep and each.sources[kind.source].distance == FAR
+                )
+                assert kind.lacking in each.told(kind) and NEAR in each.told(kind)
+            given = [group.further["loops", True, FAR] for group in before.groups.values()]
+            for (number, lacking, *place), ways in each.once.items():
+                near, far = (
+                    min((way.work.ops for way in found), default=math.inf)
+                    for found in (each.once[number, NEAR, *place], ways)
+                )
+                assert near <= far
+                more += lacking > NEAR and near < far < math.inf
+                if lacking >= FAR and place == ["loops", True] and len(given) == 1:
+                    least = min((way.work.ops for way in given[0]), default=0.0)
+                    both += 0 < near + least <= far * (1 + 1e-9) < math.inf
+    assert more and both
 
 
 def test_what_is_computed_again_counts_by_the_axes_of_what_is_made() -> None:
@@ -448,7 +457,7 @@ def test_buffers_past_a_dear_sum_are_told_apart(beside: bool) -> None:
         ops = [
             min(
                 way.work.ops + way.work.flops + way.work.vector_flops
-                for way in each.once[read, "loops", True]
+                for way in each.once[read, NEAR, "loops", True]
             )
             for read, source in enumerate(each.sources)
             if source.some and (source.light or read >= each.light)
@@ -484,7 +493,7 @@ def test_what_can_be_computed_at_a_level_may_be(target: str, dtype: str) -> None
         for read in range(len(group.partial) + 1):
             barred = set[str]().union(*names[: read + 1])
             for key in sorted(group.able):
-                able = key in group.able_at[read, False]
+                able = key in group.able_at[read, NEAR]
                 assert able or not had(problem, key, barred, {})
                 barring += not able
     assert barring

@@ -362,19 +362,19 @@ def test_what_is_lacking_is_looked_at_with_what_is_not(told: tuple[Problem, list
     for (table, sources), (found, rows) in known.items():
         if not any(source.lacking for source in sources):
             continue
-        swapped = tuple(
-            row._replace(
-                options=tuple(
-                    each._replace(before=each.lacking) if isinstance(each, _Step) else each
-                    for each in row.options
-                )
-            )
-            for row in table
-        )
         for number, source in enumerate(sources):
-            light = source.light and source.lacking
-            given = swapped if light else table
-            alone, able = ways_of(given, [source._replace(lacking=source.lacking and not light)])
+            swapped = tuple(
+                row._replace(
+                    options=tuple(
+                        each._replace(before=(each.before[0], each.before[source.lacking]))
+                        if isinstance(each, _Step)
+                        else each
+                        for each in row.options
+                    )
+                )
+                for row in table
+            )
+            alone, able = ways_of(swapped, [source._replace(lacking=min(source.lacking, 1))])
             assert able[0] == rows[number]
             for how, outer in itertools.product(HOWS, (True, False)):
                 assert alone[0, how, outer] == found[number, how, outer]

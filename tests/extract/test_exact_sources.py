@@ -26,7 +26,7 @@ from tinyc.extract.exact.part import Part
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.regular import guided, regular
 from tinyc.extract.exact.rounded import _cheapest
-from tinyc.extract.exact.sources import Source, sources_of
+from tinyc.extract.exact.sources import NEAR, Source, sources_of
 from tinyc.extract.problem import Problem
 
 SETS = [["both"], ["one", "its sum"], ["other"], ["beneath"]]
@@ -40,7 +40,7 @@ def test_what_is_past_one_product_is_told_apart_by_whether_the_other_is_read() -
     assert one == Source((frozenset({1}),), frozenset({0, 2}))  # each computes the other
     assert other == Source((frozenset({2}),), frozenset({0, 1}))
     assert beneath.barred == {0, 1, 2} and nothing == Source((), frozenset(range(4)))
-    assert together == Source((frozenset({1}), frozenset({2})), frozenset({0}), light=True)
+    assert together == Source((frozenset({1}), frozenset({2})), frozenset({0}), True, NEAR)
 
 
 @pytest.mark.parametrize("light", [0, 1, 2])
@@ -117,9 +117,10 @@ def test_both_products_are_filled_where_neither_is_computed(split: bool) -> None
         assert (3 in ranks) == split
         lesser = each.sources.index(Source(light.some[:1], light.barred | light.some[1]))
         done = {
-            number: min(way.work.ops for way in each.once[number, "loops", True]) for number in (0, lesser)
+            number: min(way.work.ops for way in each.once[number, NEAR, "loops", True])
+            for number in (0, lesser)
         }
-        together = each.once[each.sources.index(light), "loops", True]
+        together = each.once[each.sources.index(light), NEAR, "loops", True]
         assert min(way.work.ops for way in together) < done[lesser] / 10
 
 

@@ -1,0 +1,117 @@
+"""How far from hand what a part is given is, and what that makes kernels do and charges them."""
+
+from __future__ import annotations
+
+import pytest
+from kernel_examples import chosen_from
+
+from tinyc.bench.transformers import norm_first, stack
+from tinyc.extract.cost.model import Work
+from tinyc.extract.exact.cuts import cuts
+from tinyc.extract.exact.inside import Beneath
+from tinyc.extract.exact.once import HOWS, Once
+from tinyc.extract.exact.part import Part
+from tinyc.extract.exact.parts import parts
+from tinyc.extract.exact.regular import regular
+from tinyc.extract.exact.scope import Scope
+from tinyc.extract.exact.sources import CLASSES, FAR, FARTHER, NEAR
+from tinyc.extract.exact.tables import Barred, _Row, _Step, ways_of
+from tinyc.extract.exact.within import WHOLE, Unfilled, Within
+from tinyc.extract.problem import Problem
+
+
+@pytest.fixture(scope="module")
+def chain() -> tuple[Problem, list[Part]]:
+    problem, start = chosen_from(stack(norm_first, 4, 4, 256, 32, 2), "sm80")
+    return problem, parts(problem, cuts(problem, regular(problem, start)), True, True, True)[0]
+
+
+def steps(given: float, own: float, earlier: bool) -> tuple[_Row, ...]:
+    """A value that is computed from another of the same part, and from what the part is given. ``earlier``: an earlier part may compute
+    that other as well."""
+
+    def row(made: bool, work: Work, below: tuple[tuple[int, bool], ...], before: float) -> _Row:
+        works = tuple(work for _ in HOWS)
+        had = (((tuple((Once(Work(ops=before)),) for _ in HOWS)),) if before else (),)
+        return _Row(made, True, earlier, (_Step(works, False, below, (), Once(), ((), *had), False),))
+
+    return row(False, Work(ops=own), (), 0.0), row(True, Work(ops=1.0), ((0, False),), given)
+
+
+@pytest.mark.parametrize("given, own", [(7.0, 10.0), (10.0, 7.0)])
+def test_what_is_done_in_two_parts_adds_up(given: float, own: float) -> None:
+    """No value is of two parts, unless both may compute it: then it may be the same."""
+    for earlier, ops in ((False, given + own), (True, max(given, own))):
+        found, rows = ways_of(
+            steps(given, own, earlier), [Barred(frozenset()), Barred(frozenset(), False, 1)]
+        )
+        near, far = ([way.work.ops for way in found[number, "loops", True]] for number in (0, 1))
+        assert near == [own] and far == [ops]
+        assert rows == [{1}, {1}]
+
+
+def test_farther_is_one_sum_more(chain: tuple[Problem, list[Part]]) -> None:
+    """A kernel of a part that computes its value again from what is computed again takes both products."""
+    problem, division = chain
+    groups = [each for part in division for each in part.groups.values()]
+    assert len(groups) >= 4
+
+    def least(each: Beneath, lacking: int) -> float:
+        return min(problem.model.seconds(way.work) for way in each.further["loops", True, lacking])
+
+    for number, each in enumerate(groups):
+        costs = [least(each, lacking) for lacking in CLASSES]
+        assert costs == sorted(costs) and costs[NEAR] < costs[FAR]
+        if number >= 2:  # with what takes least of the layer before
+            assert costs[FARTHER] > 0.99 * (costs[FAR] + least(groups[number - 1], FAR)) > 1.2 * costs[FAR]
+    assert groups[-1].kinds == groups[-3].kinds  # it is no use to look farther: layers are equal
+
+
+def test_levels_say_how_far_what_they_are_had_from_is(chain: tuple[Problem, list[Part]]) -> None:
+    _, division = chain
+    seen = set()
+    for part in division:
+        for each in part.groups.values():
+            assert each.lacks(0) == NEAR
+            for level, kind in enumerate(each.kinds, 1):
+                source = each.sources[kind.source]
+                if source.distance == FAR:
+                    assert each.lacks(level) == (FARTHER if kind.lacking >= FAR else FAR)
+                else:
+                    assert each.lacks(level) in (source.distance, kind.lacking)
+                seen.add((source.distance, kind.lacking))
+        for levels in part.levels:
+            assert part.lacks(levels) == min(
+                (part.known[name].lacks(level) for name, level in zip(part.given, levels, strict=True)),
+                default=NEAR,
+            )
+    assert {(FAR, NEAR), (FAR, FAR), (NEAR, NEAR)} <= seen
+
+
+def test_one_that_does_much_more_is_charged_as_a_whole(chain: tuple[Problem, list[Part]]) -> None:
+    """If it tiles a product; others leave out what each such kernel is counted for where the value is used. Nothing is both."""
+    problem, division = chain
+    launch, seen = problem.model.hardware.launch, 0
+    for part in division[2:-1]:
+        scope = Scope(problem, part, True)
+        (group,) = part.groups.values()
+        for tiled, more in ((True, 2.0), (True, 0.5), (False, 2.0)):
+            way = Within(0, 0, 5 * launch, None, None, False, True, tiled, (5 - more * WHOLE) * launch)
+            unfilled = Unfilled(scope, group, {given: [way] for given in part.levels})
+            for level, kind in enumerate(group.kinds, 1):
+                if not kind.lacking or not kind.deep or not kind.outer or kind.inner:
+                    continue
+                for given in part.levels:
+                    offered = unfilled.at(level, given)
+                    whole = (
+                        tiled
+                        and more > 1
+                        and any(each.whole for each in group.kinds if each.source == kind.source)
+                    )
+                    if group.sources[kind.source].light or unfilled.like(level, given) is None:
+                        continue
+                    assert bool(offered) == (whole == kind.whole)
+                    for each in offered:
+                        assert unfilled.charge(each, level) == (way.seconds if whole else way.rest)
+                        seen += 1
+    assert seen
