@@ -12,8 +12,9 @@ from ..cost.model import Work
 from ..problem import Problem
 from .frames import Frame
 from .once import HOWS, Once, fewest
+from .rows import Barred
 from .sources import FAR, FARTHER, NEAR, PARTS, Source
-from .tables import Barred, Before, Known, known_ways, table_of
+from .tables import Before, Known, known_ways, table_of
 
 if TYPE_CHECKING:
     from .inside import Beneath

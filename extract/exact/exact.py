@@ -74,7 +74,7 @@ class _Known:
 
     parts: dict[tuple[object, ...], Solved | None] = field(default_factory=dict)
     plain: dict[tuple[object, ...], Solved | None] = field(default_factory=dict)
-    tables: Known = field(default_factory=dict)
+    tables: Known = field(default_factory=Known)
 
 
 @uncollected()

@@ -28,8 +28,9 @@ from .distance import (
 )
 from .frames import frame_of
 from .once import Once, fewest, of_fields
+from .rows import Barred
 from .sources import CLASSES, FAR, FARTHER, NEAR, PARTS, Source, beneath_sums, product, sources_of
-from .tables import Barred, Known, Table, known_ways, table_of
+from .tables import Known, Table, known_ways, table_of
 
 INSIDE = Item("Read", "inside", ("inside", ()), ())
 """Stands for whatever computes a value of what is given within a kernel, instead of reading it."""

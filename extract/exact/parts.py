@@ -43,7 +43,7 @@ class _Program:
         known: Known | None = None,
     ) -> None:
         """``known``: see :func:`~tinyc.extract.exact.inside.beneath`."""
-        self.beneath = {} if known is None else known
+        self.beneath = Known() if known is None else known
         self.problem, self.view = problem, problem.view
         self.given = frozenset(name for cut in cuts for name in (*cut.names, *cut.carried))
         self.same = holding_the_same(problem)
@@ -203,7 +203,7 @@ def parts(
     outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
     asked, mate = list(at), mates(problem) if loosely else {}
     at = asked
-    known = {} if known is None else known
+    known = Known() if known is None else known
     while True:
         program = _Program(problem, at, known)
         ends = [START, *at, Cut(outputs, (0.0,) * len(outputs))]

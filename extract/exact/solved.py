@@ -259,12 +259,12 @@ def _weighed(scope: Scope, meter: Meter, attempt: Try) -> tuple[dict[str, Column
             if meter.limit:
                 # of the kernels of the other buffers is known that they are launched
                 launched = Columns((), scope.problem.model.kernel(Work()), 0)
-                return {each: found.get(each, launched) for each in scope.buffers}, worth.all()
+                return {each: found.get(each, launched) for each in scope.buffers}, worth.least()
             if meter.steps <= until:
                 return None
             if here.rest is not None and attempt.most < float("inf"):
                 return None  # where more buffers are taken as one, all may be found
-    return found, worth.all()
+    return found, worth.least()
 
 
 def _circles(scope: Scope) -> Iterator[tuple[str, ...]]:

@@ -6,12 +6,15 @@ import functools
 import itertools
 import operator
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from operator import le
 from typing import NamedTuple
 
-from ..choice import LOOPED, outside
+from ..choice import LOOPED, Key, outside
 from ..cost.model import Work
+from .cases import Held
 from .columns import Search
 from .inside import Beneath, Kind, Levels
+from .labels import Label
 from .scope import Scope, bits
 from .sources import CLASSES
 
@@ -58,10 +61,10 @@ def within(
     scope: Scope, name: str, worth: Mapping[str, float], labels: float = float("inf")
 ) -> tuple[Mapping[Levels, list[Within]], bool]:
     """The ways to compute a value of a buffer that the part makes within some kernel of a later part: what each reads, and the time
-    that its arithmetic takes at least, beside the last step, at each of the levels of what is given. Those that take more than twice
-    what it is ``worth`` are one. And whether there are too many: those that are not looked at are one then; none is told where there
+    that its arithmetic takes at least, beside the last step, at each of the levels of what is given. Those that take longer
+    than what it is ``worth`` are one. And whether there are too many: those that are not looked at are one then; none is told where there
     are more than so many ``labels`` of all searches together."""
-    most, full = 2 * worth.get(scope.same.get(name, name), float("inf")), False
+    most, full = worth.get(scope.same.get(name, name), float("inf")), False
     levels, group = scope.levels, scope.part.group(name)
     lacked = {tiled: _lacked(scope, group, tiled) for tiled in (False, True)}
     found: list[tuple[Within, Costs, Costs]] = []
@@ -79,18 +82,16 @@ def within(
             full |= search.full
             if labels <= 0:
                 return {}, True
-            for label, held in search.found:
-                if label.items()[key].head != "Read":
-                    kinds = dict(held)
-                    product = kinds.get("product")
-                    base, copy = (product, None) if "base" in kinds else (None, product)
-                    way = Within(
-                        label.reads & scope.filled, label.reads, 0.0, base, copy, False, outer, tiled
-                    )
-                    # one that computes nothing of what is given has none of it to be left out
-                    out = less if label.reads & scope.inside else {}
-                    costs, rest = search.floors.by_levels(label.work, label.reads, held, out)
-                    found.append((way, costs, rest))
+            for label, held in _undominated(search, key):
+                kinds = dict(held)
+                product = kinds.get("product")
+                base, copy = (product, None) if "base" in kinds else (None, product)
+                marks = label.reads & scope.given.every
+                way = Within(label.reads & scope.filled, marks, 0.0, base, copy, False, outer, tiled)
+                # one that computes nothing of what is given has none of it to be left out
+                out = less if label.reads & scope.inside else {}
+                costs, rest = search.floors.by_levels(label.work, label.reads, held, out)
+                found.append((way, costs, rest))
             if search.least < float("inf"):
                 way = Within(scope.must((key,)), 0, 0.0, None, None, True, outer, tiled)
                 costs = (search.least,) * len(levels)
@@ -106,6 +107,22 @@ def within(
         ]
         for number, each in enumerate(levels)
     }, full
+
+
+def _undominated(search: Search, key: Key) -> Iterator[tuple[Label, Held]]:
+    """The kernels that compute a value, and do not read it, of which no other does no more of any work and reads no more: what
+    they could have read makes no difference to whole ones."""
+    alike: dict[Held, list[Label]] = {}
+    for label, held in search.found:
+        if label.items()[key].head != "Read":
+            alike.setdefault(held, []).append(label)
+    for held, labels in alike.items():
+        kept: list[tuple[int, tuple[float, ...]]] = []
+        for label in sorted(labels, key=lambda label: (label.work, label.reads)):
+            avoided, work = ~label.reads, label.work
+            if not any(not reads & avoided and all(map(le, other, work)) for reads, other in kept):
+                kept.append((label.reads, work))
+                yield label, held
 
 
 def _lacked(scope: Scope, group: Beneath, tiled: bool) -> Mapping[int, tuple[float, ...]]:

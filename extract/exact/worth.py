@@ -81,6 +81,10 @@ class Worth:
         """Of each buffer, where nothing is filled yet, at whatever level."""
         return {name: self.most(name) for name in (*self.ways, *self.price)}
 
+    def least(self) -> dict[str, float]:
+        """The same at the level at which it costs least."""
+        return {name: float(self.cost(name, 0).min()) for name in (*self.ways, *self.price)}
+
     def most(self, name: str) -> float:
         """Where nothing is filled yet, at whatever level."""
         return float(self.cost(name, 0).max())

@@ -13,9 +13,10 @@ from tinyc.extract.exact.once import HOWS, Once
 from tinyc.extract.exact.part import Part
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.regular import regular
+from tinyc.extract.exact.rows import Barred
 from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.sources import CLASSES, FAR, FARTHER, NEAR
-from tinyc.extract.exact.tables import Barred, _Row, _Step, ways_of
+from tinyc.extract.exact.tables import _Row, _Step, ways_of
 from tinyc.extract.exact.within import WHOLE, Unfilled, Within
 from tinyc.extract.problem import Problem
 

@@ -103,10 +103,10 @@ def test_what_is_computed_again_by_two_products_is_bounded_closely(
 def test_a_product_of_several_parts_may_be_the_one_that_is_tiled() -> None:
     """Parts share no buffer, and so hardly ever a product; where one does, a kernel may do less."""
     problem, start = narrow()
-    known: Known = {}
+    known = Known()
     parts(problem, cuts(problem, regular(problem, start)), True, True, known=known)
     fewer = 0
-    for (table, sources), (found, _) in known.items():
+    for (table, sources), (found, _) in known.tables.items():
         rows = [
             row._replace(
                 options=tuple(

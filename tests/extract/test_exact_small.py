@@ -111,7 +111,7 @@ def test_what_is_walked_costs_that_where_buffers_are_taken_as_one() -> None:
     """Attention of heads that turn, of few tokens: in loops it would take less, but what matrix units can walk is walked."""
     problem, start = small(rotary, 3, (2, 32, 192, 12), "sm80", "fp16")
     at = cuts(problem, guided(problem, start))
-    division, _ = parts(problem, at, True, True, False, {}, search.LARGE)
+    division, _ = parts(problem, at, True, True, False, None, search.LARGE)
     answers = answered(Hosts(problem), division, {}, Meter(ENOUGH), True, True, True)
     for each in answers:
         assert each.solved is not None and each.solved.merged
@@ -356,10 +356,10 @@ def test_a_buffer_is_worth_what_it_takes_where_it_may_be_filled(told: tuple[Prob
 def test_what_is_lacking_is_looked_at_with_what_is_not(told: tuple[Problem, list[Part]]) -> None:
     """As by itself: the same values with other work for those that are given."""
     problem, division = told
-    known: Known = {}
+    known = Known()
     parts(problem, [Cut(part.given, part.prices) for part in division[1:]], True, True, True, known)
     seen = 0
-    for (table, sources), (found, rows) in known.items():
+    for (table, sources), (found, rows) in known.tables.items():
         if not any(source.lacking for source in sources):
             continue
         for number, source in enumerate(sources):
@@ -380,6 +380,17 @@ def test_what_is_lacking_is_looked_at_with_what_is_not(told: tuple[Problem, list
                 assert alone[0, how, outer] == found[number, how, outer]
         seen += 1
     assert seen >= 2
+
+
+def test_rows_that_tables_have_in_common_are_as_in_one_alone() -> None:
+    """Where a kind of kernel cannot compute what is given, a class that is farther from hand was taken as the nearest: equal layers
+    were as many as there are."""
+    problem, start = chosen_from(stack(rotary, 4, 2, 100, 64, 4, "fp32"), "sm80")
+    known, at = Known(), cuts(problem, regular(problem, start))
+    parts(problem, at, True, True, True, known)
+    assert len(known.tables) > 10
+    for (table, sources), found in known.tables.items():
+        assert ways_of(table, sources) == found
 
 
 def test_what_is_left_out_makes_other_covers(told: tuple[Problem, list[Part]]) -> None:
