@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from tinyc.ir.folds import Fold
 from tinyc.ir.resources import WARP
 
 from .choice import Key, outside
-from .cost.model import Timer, Work, amounts_of, timer
+from .cost.model import Timer, Work, amounts_of, timer, timer_of_many
 from .cost.schedule import Schedule
 from .folds import fold_of, in_common
 from .view import Item, axis_id
@@ -25,6 +26,7 @@ class Running:
         self.works, self.view, self.model, self.tiling = works, works.view, works.model, works.tiling
         self._walks: dict[Item, tuple[Schedule, ...]] = {}
         self._timers: dict[Schedule | None, Timer] = {}
+        self._many: dict[Timer, Callable[[Sequence[Any]], Any]] = {}
         self._same: dict[Schedule, Schedule] = {}
         self._loops: dict[tuple[Hashable, ...], Sequence[tuple[Schedule, Timer]]] = {}
 
@@ -83,6 +85,13 @@ class Running:
         if schedule not in self._timers:
             self._timers[schedule] = timer(self.model, schedule)
         return self._timers[schedule]
+
+    def many(self, timer: Timer) -> Callable[[Sequence[Any]], Any]:
+        """What :meth:`timer` gave, of many kernels at once, see :func:`~tinyc.extract.cost.model.timer_of_many`."""
+        if timer not in self._many:
+            schedule = next(each for each, known in self._timers.items() if known is timer)
+            self._many[timer] = timer_of_many(self.model, schedule)
+        return self._many[timer]
 
     def same(self, schedule: Schedule) -> Schedule:
         """One of all that are equal: those that are the same are found in a dict without a look at their fields."""

@@ -4,6 +4,7 @@ once: extraction asks what a kernel costs some hundred thousand times."""
 from __future__ import annotations
 
 import ast
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,23 @@ def _where(condition: bool, then: float, otherwise: float) -> float:
 _NUMBERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {"Min": min, "Max": max, "floor": math.floor, "ceiling": math.ceil, "where": _where, "sum": sum}
 )
+
+
+def _of_arrays() -> Mapping[str, Callable[..., Any]]:
+    """The same of arrays. Both sides of a condition are worked out: what is divided by nothing on one is not taken."""
+    import numpy as np
+
+    def where(condition: Any, then: Any, otherwise: Any) -> Any:
+        return np.where(condition, then, otherwise)
+
+    return {
+        "Min": lambda *each: functools.reduce(np.minimum, each),
+        "Max": lambda *each: functools.reduce(np.maximum, each),
+        "floor": np.floor,
+        "ceiling": np.ceil,
+        "where": where,
+        "sum": sum,
+    }
 
 
 def evaluator(
@@ -61,10 +79,11 @@ def rates(name: str, machine: Mapping[str, float]) -> Mapping[str, float]:
 @dataclass(frozen=True)
 class Estimator:
     """A sum of formulas in two steps: what ``once`` makes of a Schedule is given to ``seconds`` after a kernel's amounts.
-    ``made``: functions that :meth:`of` has made, as long as someone holds them."""
+    ``many``: the same of arrays of amounts. ``made``: functions that :meth:`of` has made, as long as someone holds them."""
 
     once: Callable[[Schedule | None], Sequence[float]]
     seconds: FunctionType
+    many: FunctionType
     made: WeakValueDictionary[tuple[float, ...], Callable[[Sequence[float]], float]]
 
     def of(self, schedule: Schedule | None) -> Callable[[Sequence[float]], float]:
@@ -74,6 +93,10 @@ class Estimator:
         if found is None:
             found = self.made[constants] = bound(self.seconds, constants)
         return found
+
+    def of_many(self, schedule: Schedule | None) -> Callable[[Sequence[Any]], Any]:
+        """The same of many kernels, an array for each of their amounts."""
+        return bound(self.many, tuple(self.once(schedule)))
 
 
 def estimator(
@@ -106,4 +129,6 @@ def estimator(
     used = frozenset[str]().union(names_of(total), *(names_of(value) for _, value in steps))
     constants = [name for name, _ in early if name in used]
     once = function(("schedule",), early, [ast.Name(name, ast.Load()) for name in constants], _NUMBERS)
-    return Estimator(once, of_sequence(amounts, constants, steps, total, _NUMBERS), WeakValueDictionary())
+    many = of_sequence(amounts, constants, steps, total, _of_arrays(), False)
+    one = of_sequence(amounts, constants, steps, total, _NUMBERS)
+    return Estimator(once, one, many, WeakValueDictionary())

@@ -8,6 +8,7 @@ hundred thousand times.
 from __future__ import annotations
 
 import ast
+import copy
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
@@ -65,13 +66,16 @@ def of_sequence(
     steps: Iterable[tuple[str, ast.expr]],
     result: ast.expr,
     functions: Mapping[str, Callable[..., Any]],
+    chooses: bool = True,
 ) -> FunctionType:
-    """The same of a sequence of numbers, whose ``values`` have these names, and of ``parameters``, with one result."""
-    chosen = _Chosen()
-    steps = [(name, chosen.visit(value)) for name, value in steps]
+    """The same of a sequence of numbers, whose ``values`` have these names, and of ``parameters``, with one result. ``chooses``: of a
+    ``where`` one side is looked at; of arrays, both are."""
+    chosen = _Chosen() if chooses else ast.NodeTransformer()
+    steps = [(name, chosen.visit(copy.deepcopy(value))) for name, value in steps]
     named = ast.Tuple([ast.Name(name, ast.Store()) for name in values], ast.Store())
     first = ast.Assign([named], ast.Name("sequence", ast.Load()))
-    return _made(("sequence", *parameters), [first, *_steps(steps)], chosen.visit(result), functions)
+    made = _steps(steps)
+    return _made(("sequence", *parameters), [first, *made], chosen.visit(copy.deepcopy(result)), functions)
 
 
 def bound(made: FunctionType, values: Sequence[Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from operator import add, attrgetter, mul
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard
 
 from tinyc.ir.diagnostics import TinycError
 from tinyc.ir.dtypes import DType
@@ -183,6 +183,10 @@ class Roofline:
         """The estimate of whole kernels that run as ``schedule`` says."""
         return self._compiled.estimators[schedule is not None and self.hardware.sms > 0].of(schedule)
 
+    def timer_of_many(self, schedule: Schedule | None) -> Callable[[Sequence[Any]], Any]:
+        """The same of arrays of amounts."""
+        return self._compiled.estimators[schedule is not None and self.hardware.sms > 0].of_many(schedule)
+
     def terms(self, work: Work) -> Mapping[str, float]:
         """The terms of :data:`~tinyc.extract.cost.formulas.TERMS` in seconds. Their sum is ``kernel(work)`` exactly. Of
         arithmetic and memory only the longer side counts, the other is 0 here; :meth:`hidden` says what it takes."""
@@ -259,6 +263,18 @@ def timer(model: CostModel, schedule: Schedule | None) -> Timer:
     if estimates_by_formulas(model):
         return model.timer(schedule)
     return lambda amounts: model.kernel(work_of(amounts, schedule))
+
+
+def timer_of_many(model: CostModel, schedule: Schedule | None) -> Callable[[Sequence[Any]], Any]:
+    """The same of many kernels at once: of each amount an array, or a number that is that of all; in seconds, an array."""
+    if estimates_by_formulas(model):
+        return model.timer_of_many(schedule)
+    import numpy as np
+
+    one = timer(model, schedule)
+    return lambda amounts: np.array(
+        [one(list(map(float, each))) for each in zip(*np.broadcast_arrays(*amounts), strict=True)]
+    )
 
 
 def estimates_by_formulas(model: CostModel) -> TypeGuard[Roofline]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from operator import add, itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..choice import How, Key, turning
 from ..cost.model import AMOUNTS, Work, amounts_of, work_of
@@ -85,8 +85,8 @@ class Amounts:
         return work_of(self.values(amounts, read=read))
 
     def values(
-        self, amounts: Sequence[float], beside: Sequence[float] = NOTHING, read: float = 0.0
-    ) -> list[float]:
+        self, amounts: Sequence[Any], beside: Sequence[float] = NOTHING, read: float = 0.0
+    ) -> list[Any]:
         """Amounts of all fields from those of the scope's, with those of all fields ``beside`` them and what is ``read``. Of the
         amounts, "ops" are without those of the epilogue: a kernel with more of either costs more."""
         values = list(map(add, beside, self._placed((*amounts, 0.0))))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from operator import add
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from ..cost.model import AMOUNTS, Timer, Work, amounts_of
 from ..cost.schedule import Schedule
@@ -15,6 +17,12 @@ from .given import Way
 from .hosts import computing
 from .inside import Levels
 from .scope import Scope
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Each = Sequence[NDArray[np.float64]]
 
 Amounts = tuple[float, ...]
 
@@ -140,6 +148,56 @@ class Floor:
         costs = least(NONE)
         return costs, least(less) if less else costs
 
+    def of_many(
+        self, amounts: Sequence[Amounts], reads: int, held: Held, less: Mapping[int, Amounts] = NONE
+    ) -> tuple[Each, Each]:
+        """The same of many kernels of later parts, which hold the same, and of which ``reads`` says the same of what is given: at each
+        level, an array."""
+        import numpy as np
+
+        none = np.zeros(len(amounts))
+        if not self.scope.roofline:
+            return ((none,) * len(self.scope.levels),) * 2
+        ways, sets, likes = self.scope.given.by_levels(reads, self.case.how, self.shape)
+        table = np.array(amounts).transpose()
+        known: dict[tuple[Way, Amounts | None], NDArray[np.float64]] = {}
+
+        def cost(way: Way, out: Amounts | None) -> NDArray[np.float64]:
+            if (way, out) not in known:
+                found = none + float("inf")
+                if self._one_product(held, way[1]):
+                    total = table + np.array(way[0])[:, None]
+                    if out is not None:
+                        total = np.maximum(0.0, total - np.array(out)[:, None])
+                    found = self._least_of_many(total, held, reads, way[1])
+                known[way, out] = found
+            return known[way, out]
+
+        def least(each: Mapping[int, Amounts]) -> Each:
+            costs = [cost(way, each.get(lacking)) for _, lacking, way in ways]
+            found = [
+                functools.reduce(np.minimum, [costs[number] for number in numbers], none + float("inf"))
+                for numbers in sets
+            ]
+            return [found[like] for like in likes]
+
+        costs = least(NONE)
+        return costs, least(less) if less else costs
+
+    def _least_of_many(
+        self, amounts: NDArray[np.float64], held: Held, reads: int, schedule: Schedule | None
+    ) -> NDArray[np.float64]:
+        """As :meth:`_least`, of kernels of later parts."""
+        import numpy as np
+
+        scope, given = self.scope, self.scope.given
+        apart = given.unread(tuple(amounts))
+        values = scope.amounts.values(given.unproduct(apart) if self.case.name in PRODUCTS else apart)
+        works = [values, _as_copy(values)] if np.any(values[STRIDED]) else [values]
+        timers = self._ways_to_run(None, held, reads, schedule, True)
+        each = [self.problem.running.many(timer)(work) for timer in timers for work in works]
+        return np.broadcast_to(functools.reduce(np.minimum, each) - self.before, amounts.shape[1:])
+
     def _one_product(self, held: Held, schedule: Schedule | None) -> bool:
         """Whether a kernel tiles no product beneath what is given beside one of its own: of two that it computes at its output axes, it
         tiles neither (:func:`~tinyc.extract.choice.tiles`)."""
@@ -166,22 +224,11 @@ class Floor:
     ) -> float:
         """The same, beside what is ``moved``, the bytes that are read, if that counts, in one of the ways in which it may run.
         ``schedule``: as it tiles a product beneath what is given."""
-        given, inside = self.scope.given, bool(reads & self.scope.inside)
-        known = [what for _, what in held if isinstance(what, Schedule)]
-        tiles = self.case.name in PRODUCTS
-        if self.case in (LOOPS, STREAMS) and self.runs:
-            return self._fewest(amounts, moved, self._timers(moved), enough)
-        if self.case == SCAN:  # of several, it runs as one of them does
-            beneath = given.walks(reads) if inside else frozenset()
-            runs = (*known, *beneath) if known or (whole and beneath) else None
-            timers = self._timers(moved, runs) or self._timers(moved, (None,))
-            return self._fewest(amounts, moved, timers, enough)
+        inside, tiles = bool(reads & self.scope.inside), self.case.name in PRODUCTS
+        known = sum(isinstance(what, Schedule) for _, what in held) == 1 or schedule is not None
         if tiles and self.written is None:
-            amounts = given.unproduct(amounts)  # its product is counted where the kernel is
-        if len(known) == 1 or schedule is not None:
-            run = known[0] if known else schedule
-            return self._fewest(amounts, moved, self._timers(moved, (run,)), enough)
-        if tiles and self.written is not None and inside:  # by a product somewhere beneath what is given
+            amounts = self.scope.given.unproduct(amounts)  # its product is counted where the kernel is
+        elif tiles and inside and not known:  # by a product somewhere beneath what is given
             tiling = (
                 self._fewest(tuple(map(add, amounts, more)), None, timers, enough)
                 for more, timers in self._tiling
@@ -190,8 +237,23 @@ class Floor:
             if moved is None:
                 return least
             return max(least, self._fewest(amounts, moved, self._timers(moved, (None,)), enough))
-        hosts = self._hosts if moved is None else self._timers(moved) or self._timers(moved, (None,))
-        return self._fewest(amounts, moved, hosts, enough)
+        timers = self._ways_to_run(moved, held, reads, schedule, whole)
+        return self._fewest(amounts, moved, timers, enough)
+
+    def _ways_to_run(
+        self, moved: float | None, held: Held, reads: int, schedule: Schedule | None, whole: bool
+    ) -> Sequence[Timer]:
+        """See :meth:`_least`."""
+        known = [what for _, what in held if isinstance(what, Schedule)]
+        if self.case in (LOOPS, STREAMS) and self.runs:
+            return self._timers(moved)
+        if self.case == SCAN:  # of several, it runs as one of them does
+            beneath = self.scope.given.walks(reads) if reads & self.scope.inside else frozenset()
+            runs = (*known, *beneath) if known or (whole and beneath) else None
+            return self._timers(moved, runs) or self._timers(moved, (None,))
+        if len(known) == 1 or schedule is not None:
+            return self._timers(moved, (known[0] if known else schedule,))
+        return self._hosts if moved is None else self._timers(moved) or self._timers(moved, (None,))
 
     @cached_property
     def _hosts(self) -> Sequence[Timer]:
@@ -250,7 +312,7 @@ class Floor:
         return least
 
 
-def _as_copy(values: Sequence[float]) -> list[float]:
+def _as_copy(values: Sequence[Any]) -> list[Any]:
     """See :func:`~tinyc.extract.choice.as_copy`."""
     copy = list(values)
     copy[STRIDED], copy[TRANSPOSED] = 0.0, values[TRANSPOSED] + values[STRIDED]

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..choice import LOOPED, How, Key, outside
 from ..cost.model import Work, amounts_of, repeats, work_of
@@ -231,7 +231,7 @@ class Given:
         """Whether there may be a Stream beneath what is given."""
         return any(each.walks for each in self.part.known.values())
 
-    def unproduct(self, amounts: tuple[float, ...]) -> tuple[float, ...]:
+    def unproduct(self, amounts: Sequence[Any]) -> tuple[Any, ...]:
         """Without what a product takes that is tiled."""
         return tuple([0.0 if out else each for out, each in zip(self._product, amounts, strict=True)])
 
@@ -239,7 +239,7 @@ class Given:
     def _product(self) -> Sequence[bool]:
         return [name in PRODUCT for name in self.scope.amounts.fields]
 
-    def unread(self, amounts: tuple[float, ...]) -> tuple[float, ...]:
+    def unread(self, amounts: tuple[Any, ...]) -> tuple[Any, ...]:
         """Without what is read."""
         place = self._read
         return amounts if place < 0 else (*amounts[:place], 0.0, *amounts[place + 1 :])

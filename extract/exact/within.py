@@ -13,6 +13,7 @@ from ..choice import LOOPED, Key, outside
 from ..cost.model import Work
 from .cases import Held
 from .columns import Search
+from .floors import Amounts
 from .inside import Beneath, Kind, Levels
 from .labels import Label
 from .scope import Scope, bits
@@ -82,16 +83,8 @@ def within(
             full |= search.full
             if labels <= 0:
                 return {}, True
-            for label, held in _undominated(search, key):
-                kinds = dict(held)
-                product = kinds.get("product")
-                base, copy = (product, None) if "base" in kinds else (None, product)
-                marks = label.reads & scope.given.every
-                way = Within(label.reads & scope.filled, marks, 0.0, base, copy, False, outer, tiled)
-                # one that computes nothing of what is given has none of it to be left out
-                out = less if label.reads & scope.inside else {}
-                costs, rest = search.floors.by_levels(label.work, label.reads, held, out)
-                found.append((way, costs, rest))
+            for held, each in _undominated(search, key).items():
+                found += _ways(search, held, each, outer, less)
             if search.least < float("inf"):
                 way = Within(scope.must((key,)), 0, 0.0, None, None, True, outer, tiled)
                 costs = (search.least,) * len(levels)
@@ -109,20 +102,44 @@ def within(
     }, full
 
 
-def _undominated(search: Search, key: Key) -> Iterator[tuple[Label, Held]]:
+def _undominated(search: Search, key: Key) -> Mapping[Held, list[Label]]:
     """The kernels that compute a value, and do not read it, of which no other does no more of any work and reads no more: what
-    they could have read makes no difference to whole ones."""
+    they could have read makes no difference to whole ones. By what they hold."""
     alike: dict[Held, list[Label]] = {}
     for label, held in search.found:
         if label.items()[key].head != "Read":
             alike.setdefault(held, []).append(label)
+    found: dict[Held, list[Label]] = {}
     for held, labels in alike.items():
-        kept: list[tuple[int, tuple[float, ...]]] = []
+        kept = found[held] = []
         for label in sorted(labels, key=lambda label: (label.work, label.reads)):
             avoided, work = ~label.reads, label.work
-            if not any(not reads & avoided and all(map(le, other, work)) for reads, other in kept):
-                kept.append((label.reads, work))
-                yield label, held
+            if not any(not other.reads & avoided and all(map(le, other.work, work)) for other in kept):
+                kept.append(label)
+    return found
+
+
+def _ways(
+    search: Search, held: Held, labels: Sequence[Label], outer: bool, less: Mapping[int, Amounts]
+) -> Iterator[tuple[Within, Costs, Costs]]:
+    """Kernels that hold the same as ways, each with its costs at each level, and those beside ``less`` (see :func:`_lacked`)."""
+    import numpy as np
+
+    scope, kinds = search.scope, dict(held)
+    product = kinds.get("product")
+    base, copy = (product, None) if "base" in kinds else (None, product)
+    tiled = search.case.how not in LOOPED
+    alike: dict[int, list[Label]] = {}
+    for label in labels:
+        alike.setdefault(label.reads & (scope.inside | scope.given.every), []).append(label)
+    for given, each in alike.items():
+        # one that computes nothing of what is given has none of it to be left out
+        out = less if given & scope.inside else {}
+        costs, rests = search.floors.of_many([label.work for label in each], given, held, out)
+        apart = (np.transpose(found).tolist() for found in (costs, rests))
+        for label, seconds, rest in zip(each, *apart, strict=True):
+            reads, marks = label.reads & scope.filled, given & scope.given.every
+            yield Within(reads, marks, 0.0, base, copy, False, outer, tiled), seconds, rest
 
 
 def _lacked(scope: Scope, group: Beneath, tiled: bool) -> Mapping[int, tuple[float, ...]]:
