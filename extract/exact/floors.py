@@ -155,29 +155,31 @@ class Floor:
         level, an array."""
         import numpy as np
 
-        none = np.zeros(len(amounts))
         if not self.scope.roofline:
-            return ((none,) * len(self.scope.levels),) * 2
+            return ((np.zeros(len(amounts)),) * len(self.scope.levels),) * 2
         ways, sets, likes = self.scope.given.by_levels(reads, self.case.how, self.shape)
-        table = np.array(amounts).transpose()
+        table = np.array(amounts).transpose()[:, None, :]
+        # of all ways that tile alike, which are told apart by what does not count as well
+        never = np.full(len(amounts), float("inf"))
         known: dict[tuple[Way, Amounts | None], NDArray[np.float64]] = {}
-
-        def cost(way: Way, out: Amounts | None) -> NDArray[np.float64]:
-            if (way, out) not in known:
-                found = none + float("inf")
-                if self._one_product(held, way[1]):
-                    total = table + np.array(way[0])[:, None]
-                    if out is not None:
-                        total = np.maximum(0.0, total - np.array(out)[:, None])
-                    found = self._least_of_many(total, held, reads, way[1])
-                known[way, out] = found
-            return known[way, out]
+        apart: dict[Schedule | None, list[tuple[Way, Amounts | None]]] = {}
+        for what in dict.fromkeys(
+            (way, each.get(lacking)) for each in (NONE, less) for _, lacking, way in ways
+        ):
+            known[what] = never
+            if self._one_product(held, what[0][1]):
+                apart.setdefault(what[0][1], []).append(what)
+        zero = (0.0,) * len(table)
+        for schedule, alike in apart.items():
+            total = table + np.array([way for (way, _), _ in alike]).transpose()[:, :, None]
+            out = np.array([out or zero for _, out in alike]).transpose()[:, :, None]
+            total = np.maximum(0.0, total - out)
+            known |= zip(alike, self._least_of_many(total, held, reads, schedule), strict=True)
 
         def least(each: Mapping[int, Amounts]) -> Each:
-            costs = [cost(way, each.get(lacking)) for _, lacking, way in ways]
+            costs = [known[way, each.get(lacking)] for _, lacking, way in ways]
             found = [
-                functools.reduce(np.minimum, [costs[number] for number in numbers], none + float("inf"))
-                for numbers in sets
+                functools.reduce(np.minimum, [costs[number] for number in numbers], never) for numbers in sets
             ]
             return [found[like] for like in likes]
 

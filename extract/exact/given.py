@@ -76,7 +76,7 @@ class Given:
         self._name = {key: name for name, each in self.part.known.items() for key in each.able}
         self._levels: dict[tuple[int, How, Shape | None], ByLevels] = {}
         self._once: dict[tuple[int, How, Levels | None, Shape | None], Sequence[Way]] = {}
-        self._like: dict[tuple[int, How, tuple[object, ...]], Sequence[Way]] = {}
+        self._like: dict[tuple[object, ...], Sequence[Way]] = {}
         self._barred: dict[Levels, tuple[int, int]] = {}
 
     @property
@@ -123,20 +123,21 @@ class Given:
         if known is None:
             at = dict.fromkeys(self.part.known, 0) if levels is None else self.part.at(levels)
             able = levels is None or self._able(kinds, levels)
-            # of dozens of levels, most are alike for a kernel
+            # of dozens of levels, and of sets of axes, most are alike for a kernel
             often = self._repeated(kinds, how, shape)
-            like = (
-                able,
-                *often.items(),
-                *(
-                    self.part.known[name].like(at[name], outer)
-                    for (name, outer, _), bit in self.marks.items()
-                    if kinds & bit
-                ),
+            times = {
+                name: sum(bool(kinds & bit) for bit in self.times[name]) for name, outer in often if not outer
+            }
+            each = tuple(
+                [
+                    (what, count, self.part.known[what[0]].like(at[what[0]], what[1]))
+                    for what, count in often.items()
+                ]
             )
-            if (kinds, how, like) not in self._like:
-                self._like[kinds, how, like] = self._done(kinds, how, at, often) if able else ()
-            known = self._once[kinds, how, levels, shape] = self._like[kinds, how, like]
+            like = how, able, each, *times.items()
+            if like not in self._like:
+                self._like[like] = self._done(how, at, often, times) if able else ()
+            known = self._once[kinds, how, levels, shape] = self._like[like]
         return known
 
     def _repeated(self, kinds: int, how: How, shape: Shape | None) -> Mapping[tuple[str, bool], float]:
@@ -152,10 +153,14 @@ class Given:
         return found
 
     def _done(
-        self, kinds: int, how: How, at: Mapping[str, int], repeated: Mapping[tuple[str, bool], float]
+        self,
+        how: How,
+        at: Mapping[str, int],
+        repeated: Mapping[tuple[str, bool], float],
+        again: Mapping[str, int],
     ) -> Sequence[Way]:
-        """The same of kernels with these bits, which can be, where each of what is given is ``at`` a level. ``repeated``: see
-        :meth:`_repeated`."""
+        """The same of kernels that can be, where each of what is given is ``at`` a level. ``repeated``: see :meth:`_repeated`. ``again``: how
+        often each is evaluated within reductions after the first."""
         # a row is kept of what is at the output axes
         rows = any(outer for _, outer in repeated)
         outer, inner = [Once()], [Once()]
@@ -165,8 +170,7 @@ class Given:
                 outer = [_shared(*pair) for pair in itertools.product(outer, more) if one_product(pair)]
             if (name, False) in repeated:
                 ways = each.done(at[name], how if how != "rows" or rows else "tiled", False)
-                times = sum(bool(kinds & bit) for bit in self.times[name])
-                more = [_repeated(_often(other, times), repeated[name, False]) for other in ways]
+                more = [_repeated(_often(other, again[name]), repeated[name, False]) for other in ways]
                 inner = [_shared(*pair) for pair in itertools.product(inner, more) if one_product(pair)]
         ways = [_both(*pair) for pair in itertools.product(outer, inner) if one_product(pair)]
         return [(self.scope.amounts.of(way.work), way.schedule) for way in fewest(ways)]
