@@ -82,7 +82,7 @@ def apart(once: Once, earlier: bool = False) -> Way:
     return way._replace(amounts=tuple(itertools.chain(*parts)))
 
 
-def together(way: Way) -> Way:
+def _together(way: Way) -> Way:
     """With all that it does in its work, and all that it reads: no buffer is of two parts."""
     work, read, more = way.amounts[:FIELDS], way.amounts[FIELDS:ONCE], way.amounts[ONCE:AGAIN]
     again, others = way.amounts[AGAIN:-FIELDS], way.amounts[-FIELDS:]
@@ -107,12 +107,11 @@ class Rows:
         """For each of what is ``asked``, what a kernel does at least beside the last step that computes a value that is made, and reads
         nothing of the sets of names that are barred. A value that it cannot compute so is left out. ``rows``: of one table, operands
         first; ``heeds``: what makes a difference to each. ``separate``: whether no product is of an earlier part."""
-        self._widen(rows)
         numbers = self._numbers(rows, 1 + max((each.lacking for each in asked), default=0))
         return [self._done(rows, numbers[each.lacking], heeds, each, separate) for each in asked]
 
-    def _widen(self, rows: Sequence[Row]) -> None:
-        """Has all amounts that any of these has: most are of work that nothing does here."""
+    def widen(self, rows: Sequence[Row]) -> None:
+        """Has all amounts that any of these has, before it is asked of them: most are of work that nothing does here."""
         fresh = set(_places(rows)).difference(self._places)
         if fresh:
             self._places = tuple(sorted(fresh.union(self._places)))
@@ -153,15 +152,13 @@ class Rows:
             if had is None:
                 if number not in self._narrow:
                     self._narrow[number] = self._narrowed(row, barred.lacking)
-                had = self._had[asked] = _had(self._narrow[number], barred, again, separate, values)
+                had = _had(self._narrow[number], barred, again, separate, values)
+                had = self._had[asked] = had._replace(computed=list(map(self._wide, had.computed)))
             if had.ways:
                 values[place] = had.ways
             if had.computed:
                 found[place] = had.computed
-        return {
-            place: [way._replace(amounts=self._wide(way.amounts)) for way in ways]
-            for place, ways in found.items()
-        }
+        return found
 
     def _narrowed(self, row: Row, lacking: int) -> Row:
         """With those amounts alone that any row has, and with what is before in one class."""
@@ -185,12 +182,12 @@ class Rows:
         )
         return Row(row.made, reads, steps)
 
-    def _wide(self, amounts: Amounts) -> Amounts:
-        """With all of them."""
+    def _wide(self, way: Way) -> Way:
+        """With all of them, as :func:`~tinyc.extract.exact.once.way_of` has it."""
         wide = [0.0] * (AGAIN + 2 * FIELDS)
-        for place, amount in zip(self._places, amounts, strict=True):
+        for place, amount in zip(self._places, way.amounts, strict=True):
             wide[place] = amount
-        return tuple(wide)
+        return _together(way._replace(amounts=tuple(wide)))
 
 
 def _at(step: Computing, lacking: int, numbers: Sequence[int]) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ from ..choice import REDUCING, How, Key, outside
 from ..cost.model import Work
 from ..problem import Problem
 from .once import HOWS, NO_WORK, Once, all_of, fewest_ways, merged_of, once_of
-from .rows import Barred, Computing, Heeds, Reading, Row, Rows, apart, together
+from .rows import Barred, Computing, Heeds, Reading, Row, Rows, apart
 
 if TYPE_CHECKING:
     from .frames import Frame
@@ -138,8 +138,9 @@ def ways_of(table: Table, sources: Sequence[Barred], known: Rows | None = None) 
     able: list[set[int]] = [set() for _ in sources]
     heeds = _heeds(table)
     done: list[tuple[list[Row], How]] = []
-    for number, how in enumerate(HOWS):
-        rows = [_in_kernels(row, number) for row in table]
+    every = [[_in_kernels(row, number) for row in table] for number, _ in enumerate(HOWS)]
+    known.widen(list(itertools.chain.from_iterable(every)))
+    for number, (how, rows) in enumerate(zip(HOWS, every, strict=True)):
         like = next((other for known_rows, other in done if known_rows == rows), None)
         done.append((rows, how))
         if like is not None:  # many do the same in two kinds of kernels
@@ -152,8 +153,8 @@ def ways_of(table: Table, sources: Sequence[Barred], known: Rows | None = None) 
             able[source] |= found.keys()
             for outer in (True, False):
                 there = (ways for place, ways in found.items() if table[place].outer == outer)
-                wide = [together(way) for way in itertools.chain.from_iterable(there)]
-                once[source, how, outer] = tuple(map(once_of, fewest_ways(wide)))
+                each = list(itertools.chain.from_iterable(there))
+                once[source, how, outer] = tuple(map(once_of, fewest_ways(each)))
     return once, [frozenset(each) for each in able]
 
 
