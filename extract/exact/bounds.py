@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .dag import Dag, floor_of, floors
@@ -76,9 +77,23 @@ class Bounds:
         costs more at some ends."""
         import numpy as np
 
-        more = dearer or {}
-        least = [form.least + more.get(ends, 0.0) for ends, form in self._form.items()]
-        return np.array(least).reshape(self._shape)
+        found: Costs = np.array([form.least for form in self._forms])[self._numbers]
+        for ends, more in (dearer or {}).items():
+            if ends in self._places:
+                found[self._places[ends]] += more
+        return found.reshape(self._shape)
+
+    @cached_property
+    def _numbers(self) -> Numbers:
+        """Of all ends, which of the forms it is."""
+        import numpy as np
+
+        number = {id(form): place for place, form in enumerate(self._forms)}
+        return np.array([number[id(form)] for form in self._form.values()])
+
+    @cached_property
+    def _places(self) -> Mapping[Ends, int]:
+        return {ends: place for place, ends in enumerate(self._form)}
 
     def least(self, ends: Ends) -> float:
         form = self._form.get(ends)
