@@ -143,7 +143,7 @@ class Rows:
         separate: bool,
     ) -> Mapping[int, Sequence[Way]]:
         """See :meth:`ways`."""
-        values: dict[int, Sequence[Way]] = {}
+        values: dict[int, Sequence[Way]] = {}  # by number: in another table, equal rows are elsewhere
         found: dict[int, Sequence[Way]] = {}
         again = sum(place >= AGAIN for place in self._places)
         for place, (row, number, (names, light)) in enumerate(zip(rows, numbers, heeds, strict=True)):
@@ -151,20 +151,18 @@ class Rows:
             had = self._had.get(asked)
             if had is None:
                 if number not in self._narrow:
-                    self._narrow[number] = self._narrowed(row, barred.lacking)
+                    self._narrow[number] = self._narrowed(row, barred.lacking, numbers)
                 had = _had(self._narrow[number], barred, again, separate, values)
                 had = self._had[asked] = had._replace(computed=list(map(self._wide, had.computed)))
             if had.ways:
-                values[place] = had.ways
+                values[number] = had.ways
             if had.computed:
                 found[place] = had.computed
         return found
 
-    def _narrowed(self, row: Row, lacking: int) -> Row:
-        """With those amounts alone that any row has, and with what is before in one class."""
-        choose: Callable[[Amounts], Amounts] = itemgetter(
-            *self._places, 0, 0
-        )  # of two at least it is a tuple
+    def _narrowed(self, row: Row, lacking: int, numbers: Sequence[int]) -> Row:
+        """With those amounts alone that any row has, with what is before in one class, and of what is below its number in that."""
+        choose: Callable[[Amounts], Amounts] = itemgetter(*self._places, 0, 0)  # a tuple, of two at least
 
         def narrow(way: Way) -> Way:
             return way._replace(amounts=choose(way.amounts)[:-2])
@@ -174,6 +172,7 @@ class Rows:
             [
                 step._replace(
                     work=choose(step.work)[:-2],
+                    below=tuple([(numbers[number], often) for number, often in step.below]),
                     read=narrow(step.read),
                     before=(tuple([tuple(map(narrow, ways)) for ways in step.before[lacking]]),),
                 )
@@ -210,7 +209,7 @@ def _places(rows: Sequence[Row]) -> list[int]:
 
 
 def _had(row: Row, barred: Barred, again: int, separate: bool, values: Mapping[int, Sequence[Way]]) -> _Had:
-    """See :meth:`Rows.ways`. ``values``: of the rows before. ``again``: so many of the amounts, the last, are of each further
+    """See :meth:`Rows.ways`. ``values``: of the rows before, by number. ``again``: so many of the amounts, the last, are of each further
     evaluation."""
     ways = [each.way for each in row.reads if not row.made and each.names not in barred.names]
     computed: list[Way] = []

@@ -13,10 +13,10 @@ from tinyc.extract.exact.once import HOWS, Once
 from tinyc.extract.exact.part import Part
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.regular import regular
-from tinyc.extract.exact.rows import Barred
+from tinyc.extract.exact.rows import Barred, Rows
 from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.sources import CLASSES, FAR, FARTHER, NEAR
-from tinyc.extract.exact.tables import _Row, _Step, ways_of
+from tinyc.extract.exact.tables import _Read, _Row, _Step, ways_of
 from tinyc.extract.exact.within import WHOLE, Unfilled, Within
 from tinyc.extract.problem import Problem
 
@@ -49,6 +49,23 @@ def test_what_is_done_in_two_parts_adds_up(given: float, own: float) -> None:
         near, far = ([way.work.ops for way in found[number, "loops", True]] for number in (0, 1))
         assert near == [own] and far == [ops]
         assert rows == [{1}, {1}]
+
+
+def test_equal_rows_of_two_tables_may_be_elsewhere() -> None:
+    """Then what is below them is, too."""
+
+    def row(made: bool, ops: float, below: tuple[tuple[int, bool], ...], *reads: _Read) -> _Row:
+        works = tuple(Work(ops=ops) for _ in HOWS)
+        return _Row(made, True, False, (*reads, _Step(works, False, below, (), Once(), ((),), False)))
+
+    read = _Read(Once(Work(bytes_read=8.0)), tuple(Work() for _ in HOWS), 1)
+    known, some = Rows(), row(False, 5.0, (), read)
+    ways_of((some, row(True, 1.0, ((0, False),))), [Barred(frozenset())], known)
+    other = row(False, 100.0, ()), some, row(True, 1.0, ((1, False),))
+    asked = [Barred(frozenset({1}))]
+    found, _ = ways_of(other, asked, known)
+    assert [way.work.ops for way in found[0, "loops", True]] == [5.0]
+    assert (found, _) == ways_of(other, asked)
 
 
 def test_farther_is_one_sum_more(chain: tuple[Problem, list[Part]]) -> None:
