@@ -10,16 +10,26 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 
 from tinyc.extract.cost.expressions import constant, folded, function, names_in
 from tinyc.extract.cost.formulas import WORK
 from tinyc.extract.cost.hardware import hardware
-from tinyc.extract.cost.model import Roofline, Work, amounts_of, estimates_by_formulas, timer
+from tinyc.extract.cost.model import AMOUNTS as MODEL_AMOUNTS
+from tinyc.extract.cost.model import Roofline, Work, amounts_of, estimates_by_formulas, timer, timer_of_many
 from tinyc.extract.cost.schedule import Schedule
 
 A100, H100, CPU = Roofline(hardware("sm80")), Roofline(hardware("sm90")), Roofline(hardware("cpu"))
 AMOUNTS = tuple(WORK)
+
+
+@dataclass(frozen=True)
+class Doubled(Roofline):
+    """A user's own: a kernel takes twice as long as the formulas say."""
+
+    def kernel(self, work: Work) -> float:
+        return 2 * super().kernel(work)
 
 
 def test_formulas_are_arithmetic_and_nothing_else() -> None:
@@ -89,6 +99,24 @@ def test_a_timer_says_what_the_estimate_says(model: Roofline) -> None:
             assert timer(model, run)(amounts_of(work)) == model.kernel(replace(work, schedule=run))
 
 
+@pytest.mark.parametrize(
+    "model", [A100, H100, CPU, Doubled(hardware("sm80"))], ids=["sm80", "sm90", "cpu", "own"]
+)
+def test_many_kernels_are_estimated_as_each_is(model: Roofline) -> None:
+    """Also those of which an amount is nothing, or is that of all."""
+    choose = random.Random(14)
+    for _ in range(20):
+        works, schedule = [_any_work(choose) for _ in range(50)], _any_schedule(choose)
+        works = [replace(work, bytes_written=works[0].bytes_written) for work in works]
+        each = [np.array(amount) for amount in zip(*map(amounts_of, works), strict=True)]
+        place = MODEL_AMOUNTS.index("bytes_written")
+        each[place] = each[place][0]
+        for run in (None, schedule):
+            found = timer_of_many(model, run)(each)
+            one = timer(model, run)
+            assert found == pytest.approx([one(amounts_of(work)) for work in works], rel=1e-13)
+
+
 @pytest.mark.parametrize("model", [A100, H100], ids=["sm80", "sm90"])
 def test_no_schedule_beats_a_machine_that_is_evenly_full_and_hides_the_epilogue(model: Roofline) -> None:
     """What the exact search leaves out by one evaluation instead of one for each way to run."""
@@ -97,14 +125,6 @@ def test_no_schedule_beats_a_machine_that_is_evenly_full_and_hides_the_epilogue(
         work, schedule = _any_work(choose), _any_schedule(choose)
         full = timer(model, None)(amounts_of(replace(work, ops=work.ops - work.epilogue_ops)))
         assert full <= model.kernel(replace(work, schedule=schedule)) * (1 + 1e-12)
-
-
-@dataclass(frozen=True)
-class Doubled(Roofline):
-    """A user's own: a kernel takes twice as long as the formulas say."""
-
-    def kernel(self, work: Work) -> float:
-        return 2 * super().kernel(work)
 
 
 def test_a_subclass_of_the_roofline_is_asked_itself() -> None:

@@ -6,8 +6,10 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import statistics
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from tinyc.extract.exact.cases import Cases
 from tinyc.extract.exact.columns import Column, Columns
 from tinyc.extract.exact.covers import Covers
 from tinyc.extract.exact.cuts import Cut, cuts
+from tinyc.extract.exact.floors import Floor
 from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.inside import INSIDE
 from tinyc.extract.exact.meter import Meter
@@ -35,7 +38,7 @@ from tinyc.extract.exact.separators import norms
 from tinyc.extract.exact.solved import Solved, _picked
 from tinyc.extract.exact.sources import beneath_sums
 from tinyc.extract.exact.tables import Known, _Step, ways_of
-from tinyc.extract.exact.within import OTHERS, Unfilled, Within, _common
+from tinyc.extract.exact.within import OTHERS, Unfilled, Within, _common, within
 from tinyc.extract.exact.worth import Worth
 from tinyc.extract.pricing import priced, walks
 from tinyc.extract.problem import Problem
@@ -380,6 +383,50 @@ def test_what_is_lacking_is_looked_at_with_what_is_not(told: tuple[Problem, list
                 assert alone[0, how, outer] == found[number, how, outer]
         seen += 1
     assert seen >= 2
+
+
+def test_many_ways_are_estimated_as_each_is(
+    told: tuple[Problem, list[Part]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To compute a value within a kernel of a later part."""
+    problem, division = told
+    of_many, seen = Floor.of_many, 0
+
+    def compared(
+        self: Floor, amounts: Any, reads: int, held: Any, less: Mapping[int, Any] = MappingProxyType({})
+    ) -> Any:
+        nonlocal seen
+        found = of_many(self, amounts, reads, held, less)
+        for number, each in enumerate(amounts):
+            for many, one in zip(found, self.by_levels(each, reads, held, less), strict=True):
+                assert [level[number] for level in many] == pytest.approx(one, rel=1e-12)
+                seen += len(one)
+        return found
+
+    monkeypatch.setattr(Floor, "of_many", compared)
+    for part in division[1:3]:
+        scope = Scope(problem, part, True)
+        within(scope, part.made[0], {})
+    assert seen > 1000
+
+
+def test_ways_that_take_longer_than_to_fill_the_buffer_are_one(told: tuple[Problem, list[Part]]) -> None:
+    """No more is asked of them, and none of the others does more of everything than another."""
+    problem, division = told
+    scope = Scope(problem, division[2], True)
+    name = division[2].made[0]
+    every, _ = within(scope, name, {})
+    most = statistics.median(way.seconds for ways in every.values() for way in ways if way.seconds)
+    few, _ = within(scope, name, {name: most})
+    known = {at: {(way.reads, way.marks, way.seconds) for way in ways} for at, ways in every.items()}
+    for at, ways in few.items():
+        for way in ways:
+            if way.some:
+                assert way.seconds > most
+            else:
+                assert (way.reads, way.marks, way.seconds) in known[at]
+    assert sum(map(len, few.values())) < sum(map(len, every.values()))
+    assert {way.some for ways in few.values() for way in ways} == {True, False}
 
 
 def test_rows_that_tables_have_in_common_are_as_in_one_alone() -> None:
