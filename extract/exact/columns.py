@@ -179,7 +179,7 @@ class Search:
                 states = [(state, label) for state, more in self.pending.items() for label in more]
                 states += [(state, label) for label in labels]
                 floors = (
-                    self.floor(label, state.held, cover)
+                    self.floor(label, state.held, cover, state.open)
                     for state, label in states
                     for cover, _ in self._ahead(state)
                 )
@@ -212,13 +212,21 @@ class Search:
             heapq.heappush(self.queue, (-moves.rank[state.open[0][0]], self.pushed, state))
         self.pending[state].append(label)
 
-    def floor(self, label: Label, held: Held, ahead: Cover | None = None, enough: float = 0.0) -> float:
-        """What a kernel that goes on from a label costs at least; see :meth:`Floor.of`."""
+    def floor(
+        self, label: Label, held: Held, ahead: Cover | None = None, open_: Open = (), enough: float = 0.0
+    ) -> float:
+        """What a kernel that goes on from a label costs at least; see :meth:`Floor.of`. ``open_``: what is still to be computed."""
         work, reads = label.work, label.reads
         if ahead is None:
-            return self.floors.of(work, reads, held, enough=enough, less=self.less)
-        work = tuple(map(add, work, ahead.work))
-        return self.floors.of(work, reads | ahead.reads, held, whole=False, enough=enough, less=self.less)
+            return self.floors.of(work, reads, held, enough=enough, less=self._out(label, ()))
+        less, work = self._out(label, open_), tuple(map(add, work, ahead.work))
+        return self.floors.of(work, reads | ahead.reads, held, whole=False, enough=enough, less=less)
+
+    def _out(self, label: Label, open_: Open) -> Amounts | None:
+        """What does not count of a label: nothing where the kernel computes nothing of what is given."""
+        if self.less is None or label.reads & self.scope.inside:
+            return self.less
+        return self.less if any(place in self.scope.deeper for place, _ in open_) else None
 
     def costs(self, way: Way, label: Label, held: Held) -> tuple[float, ...]:
         """What a whole kernel costs, for each of the scope's levels."""
@@ -282,15 +290,16 @@ class Search:
                 limit = float("inf") if self.limit is None else self.limit(*what) * (1 + 1e-9)
                 self.limits[what] = limit
             enough = min(limit, self.most)
-            if not self.floors.runs and label.upper + upper <= enough:  # then it cannot be above them
+            # then it cannot be above them; what is computed for a later part takes as long as in the program's kernels
+            if self.filled and not self.floors.runs and label.upper + upper <= enough:
                 return True
             work = tuple(map(add, label.work, cover.work))
             if self.floors.soon(work, reads, state.held, enough):
                 return True
             ways.append((work, reads, limit, enough))
-        dearer = float("inf")
+        dearer, less = float("inf"), self._out(label, state.open)
         for work, reads, limit, enough in ways:
-            floor = self.floors.of(work, reads, state.held, whole=False, enough=enough, less=self.less)
+            floor = self.floors.of(work, reads, state.held, whole=False, enough=enough, less=less)
             if floor <= enough:
                 return True
             if floor <= limit:

@@ -246,6 +246,21 @@ class Scope:
         if fewer:
             self.moves.clear()
 
+    @cached_property
+    def deeper(self) -> frozenset[int]:
+        """The values of which some way computes something of what is given, by position."""
+        found: set[int] = set()
+        grown = -1
+        while grown < len(found):  # of a circle, some come before what they need
+            grown = len(found)
+            for position, key in enumerate(self.order):
+                if position not in found and any(
+                    option.item is INSIDE or any(self.position[child] in found for child in option.children)
+                    for option in self.options[key]
+                ):
+                    found.add(position)
+        return frozenset(found)
+
     def searched(self) -> None:
         """Forgets what is only of use to those who look for kernels: it is most of what there is of a scope, which is a circle of
         references and stays until these are looked for."""
