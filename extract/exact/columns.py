@@ -21,7 +21,7 @@ from ..pricing import priced, walks
 from ..view import Buffer, Item, Way, is_rounded
 from .cases import LOOPS, SCAN, STREAMS, Case, Held, Loops
 from .covers import Cover, least
-from .floors import Amounts, Floor
+from .floors import NONE, Amounts, Floor
 from .labels import COMPARED, Label, Labels, State
 from .moves import Moves
 from .scope import Open, Scope
@@ -122,12 +122,12 @@ class Search:
         shape: tuple[int, ...] | None = None,
         size: int = 0,
         axes: frozenset[str] | None = None,
-        less: Amounts | None = None,
+        less: Mapping[int, Amounts] = NONE,
     ) -> None:
         """``beside``: work of the kernel that is not in its labels. ``root``: a value that has to be computed here.
         ``filled``: the buffer that is filled, if it is a kernel's; else what a kernel costs more is looked at. ``shape``,
         ``size``: that it has then, and the bytes of an element. ``axes``: that the values of a kernel without
-        ``root`` depend on, where that is known. ``less``: work of the labels that does not count."""
+        ``root`` depend on, where that is known. ``less``: work that does not count, see :meth:`Floor.of`."""
         self.less = less
         self.scope, self.case, self.root, self.most, self.filled = scope, case, root, most, filled
         self.size, self.own = size, scope.bits[filled] if filled else 0
@@ -216,17 +216,16 @@ class Search:
         self, label: Label, held: Held, ahead: Cover | None = None, open_: Open = (), enough: float = 0.0
     ) -> float:
         """What a kernel that goes on from a label costs at least; see :meth:`Floor.of`. ``open_``: what is still to be computed."""
-        work, reads = label.work, label.reads
-        if ahead is None:
-            return self.floors.of(work, reads, held, enough=enough, less=self._out(label, ()))
-        less, work = self._out(label, open_), tuple(map(add, work, ahead.work))
-        return self.floors.of(work, reads | ahead.reads, held, whole=False, enough=enough, less=less)
+        work, reads, whole = label.work, label.reads, ahead is None
+        if ahead is not None:
+            work, reads = tuple(map(add, work, ahead.work)), reads | ahead.reads
+        return self.floors.of(
+            work, reads, held, whole, enough=enough, less=self.less, deeper=self._deeper(open_)
+        )
 
-    def _out(self, label: Label, open_: Open) -> Amounts | None:
-        """What does not count of a label: nothing where the kernel computes nothing of what is given."""
-        if self.less is None or label.reads & self.scope.inside:
-            return self.less
-        return self.less if any(place in self.scope.deeper for place, _ in open_) else None
+    def _deeper(self, open_: Open) -> bool:
+        """Whether a kernel may compute something of what is given that goes on from a label with this ``open_``, where that matters."""
+        return bool(self.less) and any(place in self.scope.deeper for place, _ in open_)
 
     def costs(self, way: Way, label: Label, held: Held) -> tuple[float, ...]:
         """What a whole kernel costs, for each of the scope's levels."""
@@ -297,9 +296,11 @@ class Search:
             if self.floors.soon(work, reads, state.held, enough):
                 return True
             ways.append((work, reads, limit, enough))
-        dearer, less = float("inf"), self._out(label, state.open)
+        dearer, deeper = float("inf"), self._deeper(state.open)
         for work, reads, limit, enough in ways:
-            floor = self.floors.of(work, reads, state.held, whole=False, enough=enough, less=less)
+            floor = self.floors.of(
+                work, reads, state.held, False, enough=enough, less=self.less, deeper=deeper
+            )
             if floor <= enough:
                 return True
             if floor <= limit:

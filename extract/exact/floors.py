@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from operator import add
+from operator import add, le, sub
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from .given import Way
 from .hosts import computing
 from .inside import Levels
 from .scope import Scope
+from .sources import NEAR
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,6 +56,7 @@ class Floor:
         self.hits: dict[Held, Timer] = {}
         self._timed: dict[tuple[bool, tuple[Schedule | None, ...]], Sequence[Timer]] = {}
         self.before = scope.problem.model.kernel(Work()) if written is None else 0.0
+        self._known: dict[int, Sequence[Way]] = {}
 
     def of(
         self,
@@ -64,12 +66,14 @@ class Floor:
         whole: bool = True,
         levels: Levels | None = None,
         enough: float = 0.0,
-        less: Amounts | None = None,
+        less: Mapping[int, Amounts] = NONE,
+        deeper: bool = False,
     ) -> float:
         """What a kernel costs at least, in seconds, that does work of these amounts with these reads: on a machine that is evenly
         full where it is not known how it runs. Where there is a way in which it costs no more than ``enough``, that is said of
         some such way; else the answer may be any bound that is above ``enough``. ``whole``: whether that is all of it. ``levels``: of
-        what is given, else any. ``less``: amounts that do not count.
+        what is given, else any. ``less``: amounts that do not count, by how far from hand what is given is, of kernels that compute
+        some of it; ``deeper``: whether more of that may be computed.
 
         One that goes on in an earlier part may hide what it moves here behind what it computes there. Where something is
         charged there, it is left out here."""
@@ -78,9 +82,12 @@ class Floor:
             return 0.0
         moved = self._moved(reads, levels is None or scope.part.charged(levels))
         least = float("inf")
-        for way in scope.given.once(reads, self.case.how, levels, self.shape):
+        ways = scope.given.once(reads, self.case.how, levels, self.shape)
+        if less and (deeper or reads & scope.inside):
+            ways = self._beside(reads, less)
+        for way in ways:
             if self._one_product(held, way[1]) and (not whole or self._tiles(reads, held, way[1])):
-                least = min(least, self._once(amounts, moved, held, reads, way, whole, enough, less))
+                least = min(least, self._once(amounts, moved, held, reads, way, whole, enough))
             if least <= enough:
                 if self.written is not None and not reads & scope.inside and self.hit is not None:
                     self.hits[held] = self.hit
@@ -104,14 +111,40 @@ class Floor:
         way: Way,
         whole: bool,
         enough: float,
-        less: Amounts | None,
+        less: Amounts | None = None,
     ) -> float:
         """The same in one of the ways to compute what is given."""
         once, schedule = way
         total = tuple(map(add, amounts, once))
         if less is not None:
-            total = tuple([max(0.0, each - out) for each, out in zip(total, less, strict=True)])
+            total = tuple(map(sub, total, less))
+        if min(total, default=0.0) < 0:
+            total = tuple([max(0.0, each) for each in total])
         return self._least(total, moved, held, reads, schedule, whole, enough)
+
+    def _beside(self, reads: int, less: Mapping[int, Amounts]) -> Sequence[Way]:
+        """What kernels do once for values of what is given, at any level, without what does not count. ``less``: see :meth:`of`."""
+        scope = self.scope
+        kinds = reads & scope.given.every
+        found = self._known.get(kinds)
+        if found is None:
+            zero = (0.0,) * len(scope.amounts.fields)
+            if reads & scope.inside:
+                ways = scope.given.by_levels(kinds, self.case.how, self.shape).ways
+            else:  # of what may be computed yet, nothing is known
+                ways = [(False, lacking, (zero, None)) for lacking in (NEAR, *less)]
+            beside = {
+                (tuple(map(sub, once, less.get(lacking, zero))), schedule)
+                for _, lacking, (once, schedule) in ways
+            }
+            found = self._known[kinds] = [
+                way
+                for way in beside
+                if not any(
+                    other != way and other[1] == way[1] and all(map(le, other[0], way[0])) for other in beside
+                )
+            ]
+        return found
 
     def soon(self, amounts: Amounts, reads: int, held: Held, enough: float) -> bool:
         """Whether :meth:`of` would find a way that costs no more than ``enough``; as far as that is seen at a glance."""

@@ -77,7 +77,7 @@ def within(
         for case in scope.cases.of(key, anywhere=True):
             tiled = case.how not in LOOPED
             less = lacked[tiled]
-            search = Search(scope, case, most, Work(), axes=axes, less=less[max(less)] if less else None)
+            search = Search(scope, case, most, Work(), axes=axes, less=less)
             search.run(key, int(min(LABELS, labels)) if labels < float("inf") else LAST)
             labels -= search.count
             full |= search.full
