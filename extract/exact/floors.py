@@ -133,10 +133,10 @@ class Floor:
                 ways = scope.given.by_levels(kinds, self.case.how, self.shape).ways
             else:  # of what may be computed yet, nothing is known
                 ways = [(False, lacking, (zero, None)) for lacking in (NEAR, *less)]
-            beside = {
+            beside = dict.fromkeys(
                 (tuple(map(sub, once, less.get(lacking, zero))), schedule)
                 for _, lacking, (once, schedule) in ways
-            }
+            )
             found = self._known[kinds] = [
                 way
                 for way in beside
