@@ -140,6 +140,7 @@ class Search:
         self.floors = Floor(scope, case, runs, beside if filled else None, axes, shape if filled else None)
         self.narrower: dict[Loops, Floor] = {}
         self.ahead: dict[Open, list[tuple[Cover, float]]] = {}
+        self.covers = scope.covers
         self.least = float("inf")
         self.full = False
         self.count = 0
@@ -161,6 +162,7 @@ class Search:
     def run(self, root: Key, most: int) -> None:
         # where no buffer is filled, its own work is counted where it is used, as that of INSIDE, and so is what Beneath knows
         free = frozenset[Key]() if self.filled else self.scope.grouped(root)
+        self.covers = self.scope.covers_without(free)
         moves = self.scope.moves.get((self.case, root, self.own, self.shape)) if self.filled else None
         if moves is None:
             moves = Moves(self.scope, self.case, root, self.root, self.own, self.shape, free)
@@ -315,9 +317,9 @@ class Search:
             scope, model = self.scope, self.scope.problem.model
             positions = tuple(position for position, _ in state.open)
             if self.root is not None and positions == (scope.position[self.root],):
-                covers = scope.covers.filling(positions[0], self.case, self.shape)
+                covers = self.covers.filling(positions[0], self.case, self.shape)
             else:
-                covers = scope.covers.together(positions, self.case, self.shape)
+                covers = self.covers.together(positions, self.case, self.shape)
             if not self.filled:  # what it reads is looked at later
                 covers = [Cover(0, least(covers))]
             known = self.ahead[state.open] = [

@@ -9,6 +9,8 @@ from functools import cached_property
 from operator import add, le
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..choice import Key
+
 if TYPE_CHECKING:
     from .cases import Case
     from .scope import Scope
@@ -28,10 +30,10 @@ class Cover(NamedTuple):
 
 
 class Covers:
-    """The covers of a scope's values: of each, every way to have it is in one."""
+    """The covers of a scope's values: of each, every way to have it is in one. ``free``: values of which the work is not counted."""
 
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
+    def __init__(self, scope: Scope, free: Collection[Key] = ()) -> None:
+        self.scope, self.free = scope, free
         self._known: dict[tuple[Case, Shape], dict[int, list[Cover]]] = {}
         self._together: dict[Case, dict[tuple[Shape, tuple[int, ...]], list[Cover]]] = {}
         self._users_of: dict[int, set[int]] = {}
@@ -136,7 +138,7 @@ class Covers:
             stored = key[0] in scope.problem.stored and option.item.head != "Read"
             if not filling and (stored or (case, position, number) in scope.dropped):
                 continue
-            own, _ = scope.amounts.of_option(position, number, case, shape)
+            own = zero if key in self.free else scope.amounts.of_option(position, number, case, shape)[0]
             read = scope.reads(key, option.item)
             children = dict.fromkeys(scope.position[child] for child in option.children)
             result += [

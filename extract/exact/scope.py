@@ -118,6 +118,7 @@ class Scope:
         self.moves: dict[object, Moves] = {}  # of searches from one root, by what they are of
         self.amounts = Amounts(self)
         self.covers = Covers(self)
+        self._covers: dict[frozenset[Key], Covers] = {frozenset(): self.covers}
         self.levels = part.levels
         self._operands = [{self.position[child] for child in self.edges[key]} for key in self.order]
         self._ranks: dict[Key, Mapping[int, int]] = {}
@@ -201,6 +202,12 @@ class Scope:
                 return frozenset({root, *(key for key in self.order if view.origin(key[0]) in each.counted)})
         return frozenset({root})
 
+    def covers_without(self, free: frozenset[Key]) -> Covers:
+        """Where the work of these values is not counted."""
+        if free not in self._covers:
+            self._covers[free] = Covers(self, free)
+        return self._covers[free]
+
     def bytes(self, reads: int) -> int:
         """Of a set of buffers."""
         if reads not in self._bytes:
@@ -242,7 +249,8 @@ class Scope:
                             self.dropped.add((case, position, number))
                             fewer.setdefault(case, set()).add(position)
         for case, positions in fewer.items():
-            self.covers.forget(case, positions)
+            for covers in self._covers.values():
+                covers.forget(case, positions)
         if fewer:
             self.moves.clear()
 
@@ -264,7 +272,8 @@ class Scope:
     def searched(self) -> None:
         """Forgets what is only of use to those who look for kernels: it is most of what there is of a scope, which is a circle of
         references and stays until these are looked for."""
-        self.covers.clear()
+        for covers in self._covers.values():
+            covers.clear()
         self.moves.clear()
         self.amounts.forget()
         self._steps.clear()

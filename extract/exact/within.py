@@ -87,14 +87,18 @@ def within(
                 found += _ways(search, held, each, outer, less)
             if search.least < float("inf"):
                 way = Within(scope.must((key,)), 0, 0.0, None, None, True, outer, tiled)
-                costs = (search.least,) * len(levels)
-                found.append((way, costs, costs))
-    # rows of a product that are kept are computed for one of these values
+                least = (search.least,) * len(levels)
+                found.append((way, least, least))
+    # rows of a product that are kept are computed for one of these values; if not by one that was looked at, the kernel takes as long as those
     bases = {way.base for way, _, _ in found} - {None}
-    kept = [each for each in found if each[0].copy is None or each[0].copy in bases]
+    others = min((seconds[0] for way, seconds, _ in found if way.some), default=float("inf"))
+    kept: list[tuple[Within, Costs, Costs]] = []
+    for way, costs, rests in found:
+        dear = others if way.copy is not None and way.copy not in bases else 0.0
+        kept.append((way, [max(dear, each) for each in costs], [max(dear, each) for each in rests]))
     return {
         each: [
-            way._replace(seconds=max(0.0, seconds[number]), rest=max(0.0, rest[number]))
+            way._replace(seconds=seconds[number], rest=rest[number])
             for way, seconds, rest in kept
             if seconds[number] < float("inf")
         ]

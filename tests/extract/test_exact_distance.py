@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 import pytest
 from kernel_examples import chosen_from
 
@@ -17,7 +19,7 @@ from tinyc.extract.exact.rows import Barred, Rows
 from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.sources import CLASSES, FAR, FARTHER, NEAR
 from tinyc.extract.exact.tables import _Read, _Row, _Step, ways_of
-from tinyc.extract.exact.within import WHOLE, Unfilled, Within
+from tinyc.extract.exact.within import WHOLE, Unfilled, Within, within
 from tinyc.extract.problem import Problem
 
 
@@ -133,3 +135,30 @@ def test_one_that_does_much_more_is_charged_as_a_whole(chain: tuple[Problem, lis
                         assert unfilled.charge(each, level) == (way.seconds if whole else way.rest)
                         seen += 1
     assert seen
+
+
+def test_ways_that_take_longer_than_to_fill_the_buffer_are_one(chain: tuple[Problem, list[Part]]) -> None:
+    """No more is asked of them. All others are there, also those that take so long with what does not count of each."""
+    problem, division = chain
+    lacking = False
+    for part in division[3:6]:
+        scope, name = Scope(problem, part, True), part.made[0]
+        lacking |= any(kind.lacking for kind in part.group(name).kinds)
+        every, _ = within(scope, name, {})
+        most = statistics.median(way.seconds for ways in every.values() for way in ways if way.seconds)
+        few, _ = within(scope, name, {name: most})
+
+        def found(ways: list[Within]) -> set[tuple[object, ...]]:
+            return {
+                (way.reads, way.marks, way.outer, way.tiled, way.seconds, way.rest)
+                for way in ways
+                if way.copy is None  # these take as long as what they are copies of
+            }
+
+        for at, ways in few.items():
+            assert found([way for way in ways if not way.some]) <= found(every[at])
+            assert found([way for way in every[at] if way.rest <= most]) <= found(ways)
+            assert all(way.seconds > most for way in ways if way.some)
+        alone = ([way for way in ways if not way.some] for ways in few.values())
+        assert sum(map(len, map(found, alone))) < sum(map(len, map(found, every.values())))
+    assert lacking

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import statistics
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -408,25 +407,6 @@ def test_many_ways_are_estimated_as_each_is(
         scope = Scope(problem, part, True)
         within(scope, part.made[0], {})
     assert seen > 1000
-
-
-def test_ways_that_take_longer_than_to_fill_the_buffer_are_one(told: tuple[Problem, list[Part]]) -> None:
-    """No more is asked of them, and none of the others does more of everything than another."""
-    problem, division = told
-    scope = Scope(problem, division[2], True)
-    name = division[2].made[0]
-    every, _ = within(scope, name, {})
-    most = statistics.median(way.seconds for ways in every.values() for way in ways if way.seconds)
-    few, _ = within(scope, name, {name: most})
-    known = {at: {(way.reads, way.marks, way.seconds) for way in ways} for at, ways in every.items()}
-    for at, ways in few.items():
-        for way in ways:
-            if way.some:
-                assert way.seconds > most
-            else:
-                assert (way.reads, way.marks, way.seconds) in known[at]
-    assert sum(map(len, few.values())) < sum(map(len, every.values()))
-    assert {way.some for ways in few.values() for way in ways} == {True, False}
 
 
 def test_rows_that_tables_have_in_common_are_as_in_one_alone() -> None:
