@@ -292,7 +292,12 @@ def test_levels_that_are_alike_count_the_same(told: tuple[Problem, list[Part]]) 
                 )
                 assert (not kinds & scope.given.barred(levels)) == (able and places)
                 times = scope.given._repeated(kinds, "tiled", None)
-                ways = scope.given._done(kinds, "tiled", at, times) if able else []
+                again = {
+                    each: sum(bool(kinds & bit) for bit in scope.given.times[each])
+                    for each, outer in times
+                    if not outer
+                }
+                ways = scope.given._done("tiled", at, times, again) if able else []
                 assert list(scope.given.once(kinds, "tiled", levels)) == list(ways)
         for group in part.groups.values():
             ends = [part.levels[0], part.levels[-1], part.levels[len(part.levels) // 2]]
