@@ -82,9 +82,10 @@ class Floor:
             return 0.0
         moved = self._moved(reads, levels is None or scope.part.charged(levels))
         least = float("inf")
-        ways = scope.given.once(reads, self.case.how, levels, self.shape)
         if less and (deeper or reads & scope.inside):
             ways = self._beside(reads, less)
+        else:
+            ways = scope.given.once(reads, self.case.how, levels, self.shape)
         for way in ways:
             if self._one_product(held, way[1]) and (not whole or self._tiles(reads, held, way[1])):
                 least = min(least, self._once(amounts, moved, held, reads, way, whole, enough))
