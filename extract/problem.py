@@ -9,7 +9,7 @@ from functools import cached_property
 
 from tinyc.ir.folds import Fold
 
-from .choice import REDUCING, How, Kernel, Key, Row, along, tileable
+from .choice import REDUCING, How, Kernel, Key, Row, along, bound_axes, tileable
 from .cost.model import CostModel, Work
 from .cost.schedule import Schedule
 from .folds import Sum, shared, sums
@@ -184,6 +184,20 @@ class Problem:
         """Of each key, by number, whether a reduction is among its options."""
         return [any(option.item.head in REDUCING for option in self.options[key]) for key in self.order]
 
+    @cached_property
+    def contracted(self) -> Mapping[str, tuple[tuple[int, ...], ...]]:
+        """Of what contractions compute, wherever it is needed (:meth:`View.origin`), the extents, and those of the axes that are summed
+        over: others may have the same."""
+        own: dict[str, set[tuple[int, ...]]] = {}
+        summed: dict[str, set[tuple[int, ...]]] = {}
+        for name, items in self.view.items.items():
+            for item in items:
+                if item.head == "Contract":
+                    origin = self.view.origin(name)
+                    own.setdefault(origin, set()).add(_extents(self.view.free[name]))
+                    summed.setdefault(origin, set()).add(_extents(bound_axes(item)))
+        return {name: (min(each), *sorted(summed[name])) for name, each in own.items()}
+
     def loops(self, axes: Iterable[str] = ()) -> frozenset[Schedule]:
         """How a kernel of the program may run that tiles no product: as its Stream does, or as loops over what it fills. ``axes``: of
         its output, as far as they are known."""
@@ -332,3 +346,7 @@ class Problem:
             for option in options
             if option.item in self._whole or (self.tiling is None and option.item.head == "Contract")
         )
+
+
+def _extents(axes: Iterable[str]) -> tuple[int, ...]:
+    return tuple(sorted(map(axis_extent, axes)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .dag import Dag, floor_of, floors
+from .dag import Dag, Node, floor_of, floors
 from .frontier import Frontier
 from .ilp import Exact, Limits, solve
 from .inside import Levels
@@ -63,8 +63,12 @@ class Bounds:
                 number, roots = dag.made(after, before)
                 what = filled.what, number
                 if what not in known:
-                    least = max((floor_of(nodes, had[filled.what]) for nodes in roots.values()), default=0.0)
-                    known[what] = _Form(Dag({**filled.ends, **roots, **filled.nodes}, tuple(roots)), least)
+                    beside = _beside(dag, roots)
+                    floor = {name: floor_of(nodes, had[filled.what]) for name, nodes in beside.items()}
+                    floor |= had[filled.what]
+                    least = max((floor_of(nodes, floor) for nodes in roots.values()), default=0.0)
+                    classes = {**filled.ends, **roots, **beside, **filled.nodes}
+                    known[what] = _Form(Dag(classes, tuple(roots)), least)
                 self._form[before, after] = known[what]
         self._forms = list(known.values())
 
@@ -173,3 +177,9 @@ class Bounds:
     def answers(self) -> list[Exact]:
         """What was solved."""
         return [form.answer for form in self._forms if form.answer is not None]
+
+
+def _beside(dag: PartDag, roots: Mapping[str, Sequence[Node]]) -> dict[str, Sequence[Node]]:
+    """What these need beside buffers (:attr:`PartDag.beside`)."""
+    needed = {name for nodes in roots.values() for node in nodes for name in node.buffers}
+    return {name: dag.beside[name] for name in sorted(needed & dag.beside.keys())}

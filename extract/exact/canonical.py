@@ -55,6 +55,7 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
             each.sources,
             each.kinds,
             tuple(each.lacked.items()),
+            each.both,
         ]
         for names in each.partial:  # sets: the order of names is that of their text
             known = sorted(names, key=lambda name: buffers.get(name, len(buffers)))

@@ -108,9 +108,9 @@ def further_of(
     more = {place: [_unread(way)._replace(before=0.0) for way in each] for place, each in ways.items()}
     chained = dict(found)
     for place in PLACES if chains else ():
-        chained[*place, FAR] = fewest(
-            [*found[*place, FAR], *_all(more, range(len(heavy), len(asked)), place)]
-        )
+        # where no sum is computed again, each part would do a little more than the one before
+        added = _all(more, range(len(heavy), len(asked)), place) if found[*place, FAR] else ()
+        chained[*place, FAR] = fewest([*(found[*place, FAR] or found[*place, NEAR]), *added])
         chained[*place, PARTS] = fewest([*found[*place, PARTS], *chained[*place, FAR]])
     # what is charged of loops is less where they may do much or little
     without, among = (

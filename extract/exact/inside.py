@@ -29,7 +29,20 @@ from .distance import (
 from .frames import frame_of
 from .once import Once, fewest, of_fields
 from .rows import Barred
-from .sources import CLASSES, FAR, FARTHER, NEAR, PARTS, Source, beneath_sums, product, sources_of
+from .sources import (
+    CLASSES,
+    FAR,
+    FARTHER,
+    NEAR,
+    PARTS,
+    Source,
+    adds,
+    beneath_sums,
+    loaded_by,
+    product,
+    side_by_side,
+    sources_of,
+)
 from .tables import Known, Table, known_ways, table_of
 
 INSIDE = Item("Read", "inside", ("inside", ()), ())
@@ -81,6 +94,8 @@ class Beneath:
             class of which the value is at least.
         lacked: what kernels do at most for what the part is given, at each class of it, and by whether they tile a product.
         chained: whether ``further`` knows of sums that are added to what is far.
+        both: the sources of which some kernel computes the values at its output axes, and some does within reductions, where kinds say so
+            of each; of others, some kernel does at one of them.
     """
 
     name: str
@@ -96,6 +111,7 @@ class Beneath:
     further: Further = field(default_factory=dict)
     lacked: Mapping[tuple[int, bool], Work] = field(default_factory=dict)
     chained: bool = False
+    both: frozenset[int] = frozenset()
 
     @property
     def levels(self) -> int:
@@ -157,6 +173,7 @@ def beneath(
     given: Sequence[str],
     further: bool,
     told: bool,
+    within: bool,
     known: Known,
     groups: Mapping[str, Beneath],
     unshared: Callable[[str], bool],
@@ -165,7 +182,8 @@ def beneath(
     """What is beneath the values of ``name``. ``values``: of each origin. ``mates``: buffers that are as good. ``buffers``: that may
     be filled in the same part, which is given ``given``. ``same``: see :func:`holding_the_same`. ``further``: down to what the
     sums beneath are computed from. ``told``: with levels of their own for kernels that compute the values at their output axes alone,
-    where what they read may not be enough for others. ``known``: what was found of equal layers.
+    where what they read may not be enough for others. ``within``: some kernel does within reductions, whatever the program
+    does. ``known``: what was found of equal layers.
     ``groups``: the same of what earlier parts make. ``unshared``: whether no later part reads an input: a kernel of one
     may read it anyway. ``twice``: what an earlier part may compute as well, by what it is."""
     view = problem.view
@@ -187,17 +205,22 @@ def beneath(
     near = sum(map(bool, here[: 2 + sum(not parts for parts, _ in sized)]))
     keys = _keys(problem, values, (name, *itertools.chain(*partial)))
     light = len(partial)
-    past, summed = dict[str, frozenset[str]](), False
+    past, summed, loaded = dict[str, frozenset[str]](), False, dict[int, frozenset[str]]()
     if further:
         found_ = beneath_sums(problem, made, frozenset(origins(problem, given)), frozenset(buffers), True)
         past, summed = dict(found_.past), found_.again
+        # of others, more sets would be fewer buffers that are taken as one
+        every = frozenset[str]().union(*past.values())
+        several = not summed and side_by_side(problem, found_.keys, every, origins(problem, given))
+        loads = loaded_by(problem, found_.keys) if several else {}
         for names in found_.apart:
             fresh = sorted(names - own.union(*partial))
-            alone = [each for each in fresh if _enough(problem, made, each, given)]
-            beside = [each for each in fresh if each not in alone]
-            partial += tuple([tuple(each) for each in (alone, beside) if each])
+            for operands, products in _apart(problem, values, made, given, fresh, several, loads):
+                if products:
+                    loaded[len(partial)] = products
+                partial += (operands,)
         keys = sorted({*keys, *found_.keys}, key=problem.bit.__getitem__)
-    sources = sources_of(partial, past, light, summed, near)
+    sources = sources_of(partial, past, light, summed, near, loaded)
     here_, frame = frozenset(buffers), frame_of(problem, keys, made, (own, *partial))
     read = {each: _keys(problem, values, (each,)) for each in given if each in groups}
     classes = CLASSES if further else (NEAR,)
@@ -218,7 +241,7 @@ def beneath(
         Kind(number, *there, deep, lacking, whole)
         for number, source in enumerate(sources)
         for there, deep, lacking in itertools.product(
-            _uses(outer, told and not source.light), (True, False), told_[number]
+            _uses(outer, told and not source.light, within), (True, False), told_[number]
         )
         if lacking == NEAR or lacking in less or source.distance < FAR or not deep
         for whole in ((False, True) if lacking != NEAR and deep and source.distance == FAR else (False,))
@@ -226,10 +249,24 @@ def beneath(
     walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
     chains = {kind.source for kind in kinds if kind.lacking >= FAR and sources[kind.source].distance < FAR}
+    both = frozenset(number for number, source in enumerate(sources) if (told or within) and not source.light)
     unread, chained = further_of(problem, known, frame, before, sources, chains, twice)
     lacked = {each: of_fields(max, works) for each, works in done.items()}
     return Beneath(
-        name, partial, sources, kinds, once, able, able_at, walks, counted, light, unread, lacked, chained
+        name,
+        partial,
+        sources,
+        kinds,
+        once,
+        able,
+        able_at,
+        walks,
+        counted,
+        light,
+        unread,
+        lacked,
+        chained,
+        both,
     )
 
 
@@ -270,6 +307,32 @@ def _at_classes(
     return once, able_at, apart
 
 
+def _apart(
+    problem: Problem,
+    values: Mapping[str, Sequence[Key]],
+    made: Collection[Key],
+    given: Sequence[str],
+    names: Sequence[str],
+    several: bool,
+    loads: Mapping[str, Collection[str]],
+) -> Iterator[tuple[tuple[str, ...], frozenset[str]]]:
+    """Buffers in sets: from some the values ``made`` are computed alone; of others, with ``several`` products beside each other, those in
+    which what is ``given`` is added already come first. So do, of each, those from which products load an operand (``loads``), with these
+    products, if there are others."""
+    alone = [each for each in names if _enough(problem, made, each, given)]
+    beside = [each for each in names if each not in alone]
+    origin = origins(problem, given)
+    added = [each for each in beside if several and adds(problem, _keys(problem, values, (each,)), origin)]
+    for each in (alone, added, [other for other in beside if other not in added]):
+        operands = tuple([other for other in each if other in loads])
+        rest = tuple([other for other in each if other not in loads])
+        if operands:
+            products = (loads[other] for other in operands)
+            yield operands, frozenset[str]().union(*products) if rest else frozenset()
+        if rest:
+            yield rest, frozenset()
+
+
 def _enough(problem: Problem, made: Collection[Key], mate: str, given: Iterable[str]) -> bool:
     """Whether one of the values ``made`` can be computed from a buffer and inputs, without what is ``given``."""
     view, start, barred = problem.view, set(origins(problem, (mate,))), set(origins(problem, given))
@@ -296,12 +359,12 @@ def _enough(problem: Problem, made: Collection[Key], mate: str, given: Iterable[
     return not able.isdisjoint(made)
 
 
-def _uses(places: Collection[bool], apart: bool) -> Iterator[tuple[bool, bool]]:
+def _uses(places: Collection[bool], apart: bool, within: bool = False) -> Iterator[tuple[bool, bool]]:
     """Whether kernels compute a value at their output axes, and within reductions, of the ``places`` that there are: at one at least.
-    ``apart``: whether those that do at output axes alone are told apart."""
+    ``apart``: whether those that do at output axes alone are told apart. ``within``: there are none such."""
     for outer, inner in ((True, False), (True, True), (False, True)):
         able = (not outer or True in places) and (not inner or False in places)
-        if able and (apart or inner or False not in places):
+        if able and ((apart and not within) or inner or False not in places):
             yield outer, inner
 
 

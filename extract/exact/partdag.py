@@ -76,6 +76,8 @@ class PartDag:
         self._nodes: dict[tuple[float, ...], tuple[int, Mapping[str, Sequence[Node]]]] = {}
         self._made_at: dict[Hashable, tuple[int, Sequence[Node]]] = {}
         self._number: dict[tuple[Node, ...], int] = {}
+        self._beside: dict[tuple[int, ...], str] = {}
+        self.beside: dict[str, Sequence[Node]] = {}
         self.unfilled = {name: Unfilled(scope, self.part.group(name), each) for name, each in ways.items()}
 
     def names(self, reads: int) -> tuple[str, ...]:
@@ -99,7 +101,8 @@ class PartDag:
         return Filled((number, *costs), ends | dict.fromkeys(self.part.common, (Node(0.0),)), nodes)
 
     def made(self, levels: Levels, given: Levels) -> tuple[Hashable, Mapping[str, Sequence[Node]]]:
-        """How what is made is had at these levels, if what is given is at those. The first is the same for those that are."""
+        """How what is made is had at these levels, if what is given is at those. The first is the same for those that are. Of what these
+        need, other classes are :attr:`beside`."""
         found = [self._made(name, level, given) for name, level in zip(self.part.made, levels, strict=True)]
         nodes = {f"made {name}": each for name, (_, each) in zip(self.part.made, found, strict=True)}
         return tuple([number for number, _ in found]), nodes
@@ -131,4 +134,12 @@ class PartDag:
     def _made_of(self, name: str, level: int, given: Levels) -> Iterator[Node]:
         unfilled = self.unfilled[name]
         for way in unfilled.at(level, given):
-            yield Node(unfilled.charge(way, level), (), self.names(way.reads | way.more))
+            beside = (self._either(way.more),) if way.more else ()
+            yield Node(unfilled.charge(way, level), (), (*self.names(way.reads), *beside))
+
+    def _either(self, sets: tuple[int, ...]) -> str:
+        """The class of one of several sets of buffers that are filled: of a value that is computed elsewhere as well, from one of these."""
+        if sets not in self._beside:
+            name = self._beside[sets] = f"beside {len(self._beside)}"
+            self.beside[name] = tuple([Node(0.0, (), self.names(each)) for each in sets])
+        return self._beside[sets]

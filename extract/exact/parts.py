@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from ..choice import REDUCING, How, Key
+from ..choice import REDUCING, How, Key, outside
 from ..cost.model import Work
 from ..mates import group, mates
 from ..problem import Option, Problem
@@ -215,9 +215,10 @@ def parts(
             if carried != at:
                 at, most = carried, float("inf") if large else most
                 continue
+            within = [*(_within_reductions(program, part) for part in walked[1:]), False]
             found = [
-                _between(program, before, after, outputs, mate, further, told)
-                for before, after in itertools.pairwise(ends)
+                _between(program, before, after, outputs, mate, further, told, each)
+                for (before, after), each in zip(itertools.pairwise(ends), within, strict=True)
             ]
             bad = _bad(program, found)
             if not bad:
@@ -258,7 +259,9 @@ def _between(
     mate: Mapping[str, str],
     further: bool,
     told: bool,
+    within: bool,
 ) -> Part:
+    """``within``: whether what is made is needed within reductions, if it is not filled."""
     problem = program.problem
     valued = () if after.names == outputs else after.names
     part = _walk(program, before, after.names, valued)
@@ -279,6 +282,7 @@ def _between(
             before.names,
             further,
             told and len(valued) == 1 and not before.carried and not after.carried,
+            within and len(valued) == 1 and not before.carried and not after.carried,
             program.beneath,
             program.groups,
             program.unshared,
@@ -299,7 +303,7 @@ def _between(
 def _walk(program: _Program, before: Cut, made: Sequence[str], valued: Sequence[str]) -> Part:
     """What is computed from what there is at a cut up to ``made``. ``valued``: those of ``made`` that may be had without a buffer."""
     problem, view, given = program.problem, program.view, before.names
-    outside = frozenset(origins(program.problem, (*given, *before.carried)))
+    outer = frozenset(origins(program.problem, (*given, *before.carried)))
     common: dict[str, None] = {}
     targets = {name: tuple(program.places(name)) for name in valued}
     options: dict[Key, Sequence[Option]] = {}
@@ -330,7 +334,7 @@ def _walk(program: _Program, before: Cut, made: Sequence[str], valued: Sequence[
         if key in options or key not in problem.options:
             continue
         found: Sequence[Option] = problem.options[key]
-        if not key[1] and view.origin(key[0]) in outside:
+        if not key[1] and view.origin(key[0]) in outer:
             others = [option for option in found if option.item.head != "Read"]
             found = [option for option in found if option.item.head == "Read"]
             if others and key not in never:
@@ -369,10 +373,18 @@ def _least(problem: Problem, key: Key, options: Sequence[Option], how: How) -> W
     return of_fields(min, [problem.works.work(key, option.item, how) for option in options])
 
 
-def _without(program: _Program, part: Part, name: str) -> tuple[set[str], set[Key]]:
-    """The buffers that can be filled, and the values that can be had, without ``name`` of what is given."""
+def _within_reductions(program: _Program, part: Part) -> bool:
+    """Whether a part needs all that it is given within reductions, where it is not filled."""
+    return bool(part.given) and not any(
+        _had(part, *_without(program, part, name, within=True)) for name in part.given
+    )
+
+
+def _without(program: _Program, part: Part, name: str, within: bool = False) -> tuple[set[str], set[Key]]:
+    """The buffers that can be filled, and the values that can be had, without ``name`` of what is given. ``within``: of its values,
+    without those within reductions alone."""
     view = program.view
-    places = frozenset(program.places(name))
+    places = frozenset(key for key in program.places(name) if not (within and outside(view.free[key[0]])))
     filled = {buffer for buffer, each in view.buffers.items() if each.arg is not None}
     filled |= {*part.given, *part.common} - {name}
     had: set[Key] = set()

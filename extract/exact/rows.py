@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..cost.model import AMOUNTS
 from ..cost.schedule import Schedule
-from .once import ONCE, Once, Way, fewest_ways, most, one_product, way_of
+from .once import ONCE, Once, Product, Way, fewest_ways, most, one_product, united, way_of
 
 FIELDS = len(AMOUNTS)
 
@@ -41,7 +41,7 @@ class Reading(NamedTuple):
 
 class Computing(NamedTuple):
     """A way to compute a value. ``work``: added to the amounts of what is below; the others: see ``_Step`` of ``tables.py``. ``before``:
-    for each class of what is given to the part, and of it each operand, one of these is done."""
+    for each class of what is given to the part, and of it each operand, one of these is done. ``kept``: of which product it keeps rows."""
 
     schedule: Schedule | None
     work: Amounts
@@ -50,6 +50,7 @@ class Computing(NamedTuple):
     only: tuple[frozenset[int], ...]
     read: Way
     before: tuple[tuple[tuple[Way, ...], ...], ...]
+    kept: Product | None = None
 
 
 class Row(NamedTuple):
@@ -88,7 +89,7 @@ def _together(way: Way) -> Way:
     again, others = way.amounts[AGAIN:-FIELDS], way.amounts[-FIELDS:]
     amounts = list(map(add, work, more))
     amounts[READ] += sum(read)
-    return Way(way.schedule, True, (*amounts, 0.0, 0.0, *map(add, again, others)))
+    return Way(way.schedule, True, (*amounts, 0.0, 0.0, *map(add, again, others)), way.kept)
 
 
 class Rows:
@@ -152,7 +153,7 @@ class Rows:
             if had is None:
                 if number not in self._narrow:
                     self._narrow[number] = self._narrowed(row, barred.lacking, numbers)
-                had = _had(self._narrow[number], barred, again, separate, values)
+                had = _had(self._narrow[number], number, barred, again, separate, values)
                 had = self._had[asked] = had._replace(computed=list(map(self._wide, had.computed)))
             if had.ways:
                 values[number] = had.ways
@@ -194,7 +195,8 @@ def _at(step: Computing, lacking: int, numbers: Sequence[int]) -> tuple[object, 
     below = tuple([(numbers[number], often) for number, often in step.below])
     before = step.before[lacking]
     # in the first class, what is given may not count at all
-    return step.schedule, step.work, step.sums, below, step.only, step.read, before, bool(before and lacking)
+    own = step.schedule, step.work, step.sums, step.kept
+    return *own, below, step.only, step.read, before, bool(before and lacking)
 
 
 def _places(rows: Sequence[Row]) -> list[int]:
@@ -208,7 +210,14 @@ def _places(rows: Sequence[Row]) -> list[int]:
     return [place for place, amounts in enumerate(zip(*found, strict=True)) if any(amounts)]
 
 
-def _had(row: Row, barred: Barred, again: int, separate: bool, values: Mapping[int, Sequence[Way]]) -> _Had:
+def _had(
+    row: Row,
+    own_number: int,
+    barred: Barred,
+    again: int,
+    separate: bool,
+    values: Mapping[int, Sequence[Way]],
+) -> _Had:
     """See :meth:`Rows.ways`. ``values``: of the rows before, by number. ``again``: so many of the amounts, the last, are of each further
     evaluation."""
     ways = [each.way for each in row.reads if not row.made and each.names not in barred.names]
@@ -224,14 +233,17 @@ def _had(row: Row, barred: Barred, again: int, separate: bool, values: Mapping[i
         )
         read = (step.read,) if any(step.read.amounts) else ()
         for each in itertools.product(*below):
-            if not one_product(each, step.schedule):
+            if not one_product(each, step.schedule, step.kept):
                 continue
             done = most((*read, *each)) if read or each else step.read
             # what computes a sum again takes long enough, and is charged where it is made with all that it needs
             counts = done.plain if barred.light else barred.lacking > 0
             for more in itertools.product(*step.before[0]) if counts else ((),):
                 own = step.schedule or (done.schedule if separate else None)
-                if more and not one_product(more if own else (done, *more), own):
+                if more and not one_product(more if own else (done, *more), own, step.kept):
+                    continue
+                kept = separate and (step.kept or done.kept)
+                if kept and any(way.kept for way in more):
                     continue
                 beside = most((done, *more)) if more else done
                 computed.append(beside)
@@ -240,6 +252,8 @@ def _had(row: Row, barred: Barred, again: int, separate: bool, values: Mapping[i
                         step.schedule or beside.schedule,
                         beside.plain and not step.sums,
                         tuple(map(add, step.work, beside.amounts)),
+                        step.kept or beside.kept,
+                        united(beside.sums, ((own_number, step.work),)) if step.sums else beside.sums,
                     )
                 )
     return _Had(fewest_ways(ways), fewest_ways(computed) if row.made else ())
@@ -247,4 +261,8 @@ def _had(row: Row, barred: Barred, again: int, separate: bool, values: Mapping[i
 
 def _of(way: Way, again: int) -> Way:
     """What is done for an operand that is not evaluated again where what is computed from it is. ``again``: see :func:`_had`."""
-    return way._replace(amounts=way.amounts[: len(way.amounts) - again] + (0.0,) * again)
+    none = (0.0,) * again
+    return way._replace(
+        amounts=way.amounts[: len(way.amounts) - again] + none,
+        sums=tuple([(number, own[: len(own) - again] + none) for number, own in way.sums]),
+    )

@@ -3,7 +3,9 @@ beneath are computed from. Each program reads of one of these sources."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ..choice import REDUCING, Key, outside
@@ -35,12 +37,14 @@ def sources_of(
     light: int,
     summed: bool = False,
     near: int = 0,
+    loaded: Mapping[int, Collection[str]] = MappingProxyType({}),
 ) -> tuple[Source, ...]:
     """What may be read of the sets ``partial``: the first of which some kernel reads, or none. ``past``: of buffers the dear sums that are
     done, if there are several. Where one of a set is past some of these, it is told apart whether some kernel reads what is past the
     others: if none does, each computes them, and else both have to be filled. ``light``: of so many sets, the first, hardly anything
     is computed, and of these ``near``, the first, are no partial sums. ``summed``: whether what is past all of the dear sums is summed
-    again."""
+    again. ``loaded``: of sets of operands the sums that load these; what is read past another sum is told apart by whether some kernel
+    reads one."""
     nothing = frozenset[str]()
     sums = [frozenset.intersection(*(past.get(name, nothing) for name in names)) for names in partial]
     found: list[Source] = []
@@ -54,6 +58,10 @@ def sources_of(
             both.append(Source((some, others), barred, not summed, FAR if summed else NEAR))
         else:
             distance = NEAR if number < near else PARTS if number < light else FAR
+            for other, products in sorted(loaded.items()) if own and not summed else ():
+                if number < other and not own.issuperset(products):
+                    found.append(Source((some, frozenset({other})), barred, number < light, distance))
+                    barred |= {other}
             found.append(Source((some,), barred, number < light, distance))
     return (*found, Source((), frozenset(range(len(sums)))), *both)
 
@@ -73,6 +81,49 @@ def _elementwise(problem: Problem, made: Iterable[Key], others: Collection[str])
                 found |= fresh
                 stack += fresh
     return found, passed
+
+
+def adds(problem: Problem, made: Iterable[Key], given: Collection[str]) -> bool:
+    """Whether the values ``made`` are computed from one that is ``given``, by what it is, with no sum on the way."""
+    return _elementwise(problem, made, given)[1]
+
+
+def side_by_side(
+    problem: Problem, keys: Iterable[Key], sums: Collection[str], given: Collection[str]
+) -> bool:
+    """Whether among ``sums``, by what they are, are two of which neither is computed from the other: not beneath what is ``given``."""
+    view, origin = problem.view, problem.view.origin
+    below: dict[str, set[str]] = {name: set() for name in sums}
+    for key in keys:
+        if origin(key[0]) not in sums:
+            continue
+        seen, stack = {key}, [key]
+        while stack:
+            for option in problem.options.get(stack.pop(), ()):
+                fresh = set(option.children)
+                if option.item.head == "Read":
+                    fresh = {(way.root, False) for way in view.buffers[str(option.item.payload[0])].ways}
+                fresh = {child for child in fresh if origin(child[0]) not in given} - seen
+                seen |= fresh
+                stack += fresh
+        below[origin(key[0])] |= {origin(each[0]) for each in seen}
+    return any(
+        one not in below[two] and two not in below[one] for one, two in itertools.combinations(below, 2)
+    )
+
+
+def loaded_by(problem: Problem, keys: Iterable[Key]) -> Mapping[str, Collection[str]]:
+    """The buffers that products among ``keys`` load their operands from, each with those products, by what they are."""
+    found: dict[str, set[str]] = {}
+    for key in keys:
+        for product in (option for option in problem.options[key] if option.item.head == "Contract"):
+            stack = [*product.children]
+            while stack:
+                for option in problem.options.get(stack.pop(), ()):
+                    stack += option.children
+                    if option.item.head == "Read":
+                        found.setdefault(str(option.item.payload[0]), set()).add(problem.view.origin(key[0]))
+    return found
 
 
 class Summed(NamedTuple):

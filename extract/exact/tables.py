@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..choice import REDUCING, How, Key, outside
 from ..cost.model import Work
 from ..problem import Problem
-from .once import HOWS, NO_WORK, Once, all_of, fewest_ways, merged_of, once_of
+from .once import HOWS, NO_WORK, Once, Product, all_of, fewest_ways, merged_of, once_of
 from .rows import Barred, Computing, Heeds, Reading, Row, Rows, apart
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class _Step(NamedTuple):
     are rows of the table before it, each with whether it is evaluated again wherever the value is. ``only``: of each operand that can
     only be read, the sets of names of which one has it. ``read``: what a kernel reads at least for other operands. ``before``: for
     each class of what is given to the part (:class:`~tinyc.extract.exact.inside.Kind`), what it does for those that are, in each kind of
-    kernel. ``twice``: whether it is a product that may also be computed in an earlier part."""
+    kernel. ``twice``: whether it is a product that may also be computed in an earlier part. ``product``: which one."""
 
     works: tuple[Work | None, ...]
     sums: bool
@@ -44,6 +44,7 @@ class _Step(NamedTuple):
     read: Once
     before: tuple[tuple[tuple[tuple[Once, ...], ...], ...], ...]
     twice: bool
+    product: Product | None = None
 
 
 class _Row(NamedTuple):
@@ -97,6 +98,7 @@ def table_of(
     rows: list[_Row] = []
     for key, framed in zip(frame.keys, frame.options, strict=True):
         options: list[_Read | _Step] = []
+        origin = problem.view.origin(key[0])
         for option, works, others, below, only in framed:
             if option.item.head == "Read":
                 name = str(option.item.payload[0])
@@ -113,11 +115,12 @@ def table_of(
                     only,
                     all_of([NO_WORK, *least]) if least else NO_WORK,
                     tuple([tuple([each[child] for child in others if child in each]) for each in before]),
-                    option.item.head == "Contract" and problem.view.origin(key[0]) in twice,
+                    option.item.head == "Contract" and origin in twice,
+                    problem.contracted[origin] if option.item.head == "Contract" else None,
                 )
             )
-        earlier = problem.view.origin(key[0]) in twice
-        rows.append(_Row(key in frame.made, outside(problem.view.free[key[0]]), earlier, tuple(options)))
+        outer = outside(problem.view.free[key[0]])
+        rows.append(_Row(key in frame.made, outer, origin in twice, tuple(options)))
     return tuple(rows)
 
 
@@ -148,7 +151,7 @@ def ways_of(table: Table, sources: Sequence[Barred], known: Rows | None = None) 
             continue
         steps = (option for row in table for option in row.options if isinstance(option, _Step))
         twice = (step.works[number] for step in steps if step.twice)
-        separate = not any(work and work.schedule for work in twice)
+        separate = not any(work and (work.schedule or how == "rows") for work in twice)
         for source, found in enumerate(known.ways(rows, heeds, sources, separate)):
             able[source] |= found.keys()
             for outer in (True, False):
@@ -186,7 +189,10 @@ def _in_kernels(row: _Row, how: int) -> Row:
                 ]
             )
             own, read = apart(Once(work=work, again=work), row.earlier).amounts, apart(option.read)
-            steps.append(Computing(work.schedule, own, option.sums, option.below, option.only, read, before))
+            kept = option.product if HOWS[how] == "rows" else None
+            steps.append(
+                Computing(work.schedule, own, option.sums, option.below, option.only, read, before, kept)
+            )
     return Row(row.made, tuple(reads), tuple(steps))
 
 

@@ -31,8 +31,8 @@ CHEAP = 0.1
 WHOLE = 1.0
 """How much more a kernel does than is counted of each where a value is used, so that it is charged all of it: in launches, at least."""
 
-OTHERS = 4
-"""Sets of buffers at most that are read for a value at other axes."""
+OTHERS = 64
+"""Sets of buffers at most of which one is read for a value at other axes."""
 
 
 Costs = Sequence[float]
@@ -44,7 +44,8 @@ class Within(NamedTuple):
     ``seconds``: what the kernel takes longer at least. ``base``, ``copy``: the product of which it keeps rows, with those that
     are kept or without. ``some``: it stands for ways of which no more is known. ``outer``: whether the value is at the kernel's
     output axes. ``tiled``: whether the kernel tiles a product. ``rest``: the seconds beside what kernels do at most for what
-    the part is given (:attr:`Beneath.lacked`), where that is counted of each."""
+    the part is given (:attr:`Beneath.lacked`), where that is counted of each. ``more``: bit sets of buffers that must be filled as well, of one
+    of them all."""
 
     reads: int
     marks: int
@@ -55,7 +56,7 @@ class Within(NamedTuple):
     outer: bool
     tiled: bool = False
     rest: float = 0.0
-    more: int = 0
+    more: tuple[int, ...] = ()
 
 
 def within(
@@ -160,14 +161,14 @@ def _lacked(scope: Scope, group: Beneath, tiled: bool) -> Mapping[int, tuple[flo
 
 
 def best(ways: Iterable[Within]) -> list[Within]:
-    """Those of which no other needs less and takes no longer."""
+    """Those of which no other needs less and takes no longer. All of them need the same ``more``."""
     ordered = sorted(ways, key=lambda way: (way.seconds, way.rest, way.reads))
     kept: list[Within] = []
     # one set of both that it needs: there may be thousands of ways, each of them held against hundreds
-    width = max(((way.reads | way.more).bit_length() for way in ordered), default=0)
+    width = max((way.reads.bit_length() for way in ordered), default=0)
     known: list[tuple[int, float]] = []
     for way in ordered:
-        needed = way.reads | way.more | way.marks << width
+        needed = way.reads | way.marks << width
         for other, rest in known:
             if other & needed == other and rest <= way.rest:
                 break
@@ -206,9 +207,6 @@ class Unfilled:
         self.partial = [sum({scope.bits[name] for name in names}) for names in group.partial]
         others = {scope.bits[name] for name in scope.bits if name not in scope.part.rooted}
         self.rooted = sum(set(scope.bits.values()) - others)
-        # a source of which kernels at their output axes are told apart from others
-        alone = {kind.source for kind in group.kinds if kind.outer and not kind.inner}
-        self.strict = [number in alone for number in range(len(group.sources))]
         self.told = [group.told(kind) for kind in group.kinds]
         known: dict[tuple[Within, ...], int] = {}
         self.ways: list[list[list[Within]]] = []
@@ -283,32 +281,36 @@ class Unfilled:
         there = [way for way in ways if way.some or not way.reads & barred]
         if not (outer and inner):
             there = [way for way in there if way.outer == outer]
-        elif self.strict[number]:
+        elif number in self.group.both:
             there = self._best(self._both(there))
+        if source.light:
+            there = [way._replace(seconds=0.0, rest=0.0) for way in there]
         for place, numbers in enumerate(source.some):
             # some kernel reads some of it, not always the one that is charged: where nothing is, one that reads of the first
             some, own = sum(self.partial[number] for number in numbers), source.light and not place
+            each = tuple(bits(some))
             there = self._best(
-                (way._replace(seconds=0.0, rest=0.0) if source.light else way)._replace(reads=way.reads | bit)
+                way._replace(reads=way.reads | bit) if bit else way
                 for way in there
                 if way.some or way.reads & some or not own
-                for bit in ((0,) if way.reads & some else bits(some))
+                for bit in ((0,) if way.reads & some else each)
             )
         return there if source.some else self._best(there)
 
     def _both(self, ways: Sequence[Within]) -> Iterator[Within]:
         """Each of them with what is read for one at the other place."""
         for outer in (True, False):
-            others = _common({way.reads for way in ways if way.outer != outer})
+            others = tuple(_common({way.reads for way in ways if way.outer != outer}))
             for way in ways if others else ():
                 if way.outer == outer:
-                    yield from (way._replace(more=reads) for reads in others)
+                    there = any(other & way.reads == other for other in others)
+                    yield way if there else way._replace(more=others)
 
     def _best(self, ways: Iterable[Within]) -> list[Within]:
         """The best of each kind."""
-        apart: dict[tuple[bool, ...], list[Within]] = {}
-        for way in dict.fromkeys(ways):
-            apart.setdefault(self._kind(way), []).append(way)
+        apart: dict[tuple[object, ...], list[Within]] = {}
+        for way in ways:
+            apart.setdefault((way.more, *self._kind(way)), []).append(way)
         return [way for each in apart.values() for way in best(each)]
 
     def charge(self, way: Within, level: int) -> float:

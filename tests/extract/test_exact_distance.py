@@ -116,10 +116,10 @@ def test_one_that_does_much_more_is_charged_as_a_whole(chain: tuple[Problem, lis
         scope = Scope(problem, part, True)
         (group,) = part.groups.values()
         for tiled, more in ((True, 2.0), (True, 0.5), (False, 2.0)):
-            way = Within(0, 0, 5 * launch, None, None, False, True, tiled, (5 - more * WHOLE) * launch)
+            way = Within(0, 0, 5 * launch, None, None, False, False, tiled, (5 - more * WHOLE) * launch)
             unfilled = Unfilled(scope, group, {given: [way] for given in part.levels})
             for level, kind in enumerate(group.kinds, 1):
-                if not kind.lacking or not kind.deep or not kind.outer or kind.inner:
+                if not kind.lacking or not kind.deep or kind.outer or not kind.inner:
                     continue
                 for given in part.levels:
                     offered = unfilled.at(level, given)

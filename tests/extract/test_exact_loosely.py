@@ -370,10 +370,15 @@ DEEP = [
 ]
 
 
-@pytest.mark.parametrize("seed, gain", [(0, 1.1), (7, 1.8), (9, 1.1), (14, 1.8)])
-def test_parts_that_look_further_know_more_of_what_is_not_filled(seed: int, gain: float) -> None:
+@pytest.mark.parametrize(
+    "seed, gain, share", [(0, 1.1, 0.95), (7, 1.8, 0.99), (9, 1.04, 0.88), (14, 1.8, 0.92)]
+)
+def test_parts_that_look_further_know_more_of_what_is_not_filled(
+    seed: int, gain: float, share: float
+) -> None:
     """Small layers, which cost hardly more than their launches: a layer that is not filled is computed again by each kernel that
-    needs it, from what its sums read. ``gain``: of the bound, at least; some are close to the best without that."""
+    needs it, from what its sums read. ``gain``: of the bound, at least; some are close to the best without that. ``share``: of the best
+    that it is at least; with seed 9, where sums of one part did not add up, it was 0.54."""
     problem, start = chosen_from(stack(seed), "sm80")
     _, best = exact(problem, start, ENOUGH)
     assert best.optimal and problem.size <= search.SMALL
@@ -387,6 +392,7 @@ def test_parts_that_look_further_know_more_of_what_is_not_filled(seed: int, gain
         # with seed 7, all that sums read is as good as what is made
         assert (further and seed != 7) == any(len(group.partial) > group.light for group in groups)
     assert gain * bounds[0] * (1 - 1e-9) <= bounds[1] <= best.seconds * (1 + 1e-9)
+    assert bounds[1] >= share * best.seconds
 
 
 @pytest.mark.slow

@@ -176,14 +176,18 @@ def solved_parts(problem: Problem, guide: Choice, told: bool) -> list[Answer]:
 
 @pytest.mark.parametrize("target, dtype, width, heads", [("sm80", "fp16", 32, 2), ("sm90", "fp32", 48, 4)])
 def test_what_kernels_read_at_their_output_axes_may_not_be_enough_for_others(
-    target: str, dtype: str, width: int, heads: int
+    monkeypatch: pytest.MonkeyPatch, target: str, dtype: str, width: int, heads: int
 ) -> None:
-    """A bound in which these are told apart is no looser, and holds."""
+    """A bound in which these are told apart is no looser, and holds. So is one that knows that all of these values are needed within
+    reductions, with fewer levels."""
     problem, start = small(norm_last, 3, (1, 16, width, heads), target, dtype)
     guide = before_norms(problem) or regular(problem, start)
+    needed = search.path(solved_parts(problem, guide, False))[0]
+    monkeypatch.setattr("tinyc.extract.exact.parts._within_reductions", lambda program, part: False)
     loose, close = (search.path(solved_parts(problem, guide, told))[0] for told in (False, True))
     choice, _ = search.exact(problem, start, ENOUGH)
     assert loose * 1.005 < close <= choice.seconds * (1 + 1e-9)
+    assert needed == pytest.approx(close, rel=1e-9)
 
 
 def test_paths_leave_so_many_cuts_in_a_row_unfilled(last: tuple[Problem, Choice]) -> None:

@@ -20,13 +20,13 @@ from tinyc.extract.exact.answers import answered
 from tinyc.extract.exact.cases import LOOPS
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.hosts import Hosts
-from tinyc.extract.exact.inside import _enough, origins
+from tinyc.extract.exact.inside import _enough, _uses, origins
 from tinyc.extract.exact.meter import Meter
 from tinyc.extract.exact.part import Part
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.regular import guided, regular
 from tinyc.extract.exact.rounded import _cheapest
-from tinyc.extract.exact.sources import NEAR, Source, sources_of
+from tinyc.extract.exact.sources import NEAR, Source, adds, beneath_sums, loaded_by, sources_of
 from tinyc.extract.problem import Problem
 
 SETS = [["both"], ["one", "its sum"], ["other"], ["beneath"]]
@@ -50,14 +50,15 @@ def test_without_two_products_the_first_set_that_is_read_is_all_that_is_told(lig
     assert [len(source.barred) for source in found] == list(range(5))
 
 
-def test_each_program_has_one_source() -> None:
+@pytest.mark.parametrize("loaded", [{}, {3: frozenset("b")}, {3: frozenset("ab")}])
+def test_each_program_has_one_source(loaded: dict[int, frozenset[str]]) -> None:
     """Whichever sets some kernel reads."""
     past = {name: frozenset(sums) for name, sums in PAST.items()}
     for read in range(16):
         sets = {number for number in range(4) if read >> number & 1}
         fits = [
             source
-            for source in sources_of(SETS, past, 1)
+            for source in sources_of(SETS, past, 1, loaded=loaded)
             if sets.isdisjoint(source.barred) and all(sets & some for some in source.some)
         ]
         assert len(fits) == 1
@@ -107,12 +108,12 @@ def test_both_products_are_filled_where_neither_is_computed(split: bool) -> None
     """One that is had from partial sums is no cheap one: what is left of it is, where these are filled."""
     problem, division = beside(split=split)
     groups = [each for part in division for each in part.groups.values()]
-    found = [each for each in groups if any(len(source.some) > 1 for source in each.sources)]
+    found = [each for each in groups if any(len(source.some) > 1 and source.light for source in each.sources)]
     assert found
     for each in found:
-        (light,) = (source for source in each.sources if len(source.some) > 1)
+        (light,) = (source for source in each.sources if len(source.some) > 1 and source.light)
         first, others = ({name for number in some for name in each.partial[number]} for some in light.some)
-        assert light.light and first and others and first.isdisjoint(others)
+        assert first and others and first.isdisjoint(others)
         ranks = {len(problem.view.buffers[name].shape) for name in first | others}
         assert (3 in ranks) == split
         lesser = each.sources.index(Source(light.some[:1], light.barred | light.some[1]))
@@ -124,6 +125,59 @@ def test_both_products_are_filled_where_neither_is_computed(split: bool) -> None
         assert min(way.work.ops for way in together) < done[lesser] / 10
 
 
+def test_what_a_product_loads_and_what_holds_what_is_given_are_told_apart() -> None:
+    """The sums of two products beside each other were 17 % from their bound: to have read an operand before its ``relu`` counted as to
+    have what is loaded, and to have read one product as to have it with what both are added to."""
+    problem, division = beside(split=False)
+    view, found = problem.view, set[bool]()
+    for part in division[1:-1]:
+        for name, group in part.groups.items():
+            made = [key for key in problem.order if view.origin(key[0]) in origins(problem, (name,))]
+            summed = beneath_sums(problem, made, origins(problem, part.given), part.buffers)
+            loads, given = loaded_by(problem, summed.keys), origins(problem, part.given)
+            for names in group.partial[group.light :]:
+                assert len({each in loads for each in names}) == 1
+                keys = [
+                    [key for key in made + summed.keys if view.origin(key[0]) in origins(problem, (each,))]
+                    for each in names
+                ]
+                (holds,) = {adds(problem, each, given) for each in keys}
+                found.add(holds)
+            for place, source in enumerate(group.sources):
+                if (
+                    len(source.some) > 1 and not source.light
+                ):  # another is like it, but that it reads none of what is loaded
+                    first, loaded = source.some
+                    other = group.sources.index(
+                        Source((first,), source.barred | loaded, False, source.distance)
+                    )
+                    tiled = (
+                        sum(way.work.flops > 0 for way in group.once[each, NEAR, "tiled", True])
+                        for each in (place, other)
+                    )
+                    assert next(tiled) > next(tiled)
+                    found.add(True)
+    assert found == {True, False}
+
+
+def test_what_is_needed_within_reductions_is_computed_there() -> None:
+    """Where a LayerNorm is of what is not filled, no kernel alone has it at its output axes."""
+    problem, start = chosen_from(stack(norm_first, 3, 1, 32, 64, 2), "sm80")
+    for told in (False, True):
+        division, _ = parts(problem, cuts(problem, regular(problem, start)), True, True, told)
+        kinds = [kind for part in division for group in part.groups.values() for kind in group.kinds]
+        assert {(kind.outer, kind.inner) for kind in kinds} == {(True, True), (False, True)}
+        both = [group.both for part in division for group in part.groups.values()]
+        assert all(
+            each == {number for number, source in enumerate(group.sources) if not source.light}
+            for each, group in zip(both, (g for part in division for g in part.groups.values()), strict=True)
+        )
+    places = {True, False}
+    assert list(_uses(places, True)) == [(True, False), (True, True), (False, True)]
+    assert list(_uses(places, False)) == list(_uses(places, True, True)) == [(True, True), (False, True)]
+    assert list(_uses({True}, False, True)) == [(True, False)]
+
+
 def test_where_neither_product_is_computed_both_are_launched() -> None:
     problem, division = beside(split=False)
     seen = 0
@@ -131,7 +185,8 @@ def test_where_neither_product_is_computed_both_are_launched() -> None:
         assert answer.solved is not None
         for group in answer.part.groups.values():
             for level, kind in enumerate(group.kinds, 1):
-                if len(group.sources[kind.source].some) > 1:
+                source = group.sources[kind.source]
+                if len(source.some) > 1 and source.light:
                     least = answer.solved.bounds.solve((answer.part.levels[0], (level,)))
                     assert least >= 2 * problem.model.hardware.launch
                     seen += least < float("inf")
