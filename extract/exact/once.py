@@ -26,7 +26,7 @@ class Once(NamedTuple):
     """A way to compute a value. ``work``: of a kernel, once, beside the last step. ``schedule``: by which its product runs, if it
     tiles one. ``before``, ``inputs``: bytes that it reads of buffers of earlier parts, and of inputs, as far as they are not in its
     work. ``again``: what of the work each further evaluation of the value does, for another reduction that binds its axes.
-    ``plain``: no sum is computed. ``kept``: of which product it keeps rows (:class:`Product`), if of one."""
+    ``plain``: no sum is computed. ``kept``: of which product it keeps rows (:data:`Product`), if of one."""
 
     work: Work = Work()
     schedule: Schedule | None = None
