@@ -28,7 +28,6 @@ from tinyc.extract.exact.inside import INSIDE, Beneath, Kind, Levels, combined, 
 from tinyc.extract.exact.meter import Meter
 from tinyc.extract.exact.once import HOWS, Once, fewest, of_fields
 from tinyc.extract.exact.part import Part
-from tinyc.extract.exact.partdag import PartDag
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.rounded import Picked, rounded, together
@@ -272,8 +271,8 @@ def test_every_way_to_have_a_value_is_there_at_some_level(divided: tuple[Problem
             ):
                 rest = seconds if tiled else seconds / 2
                 way = Within(reads, scope.inside, seconds, None, None, some, True, tiled, rest)
-                ways = [way, way._replace(outer=False)]
-                unfilled = Unfilled(scope, group, {given: ways for given in part.levels})
+                places = [way, way._replace(outer=False)]
+                unfilled = Unfilled(scope, group, dict.fromkeys(part.levels, places))
                 for given in part.levels:
                     there = [
                         (level, offered)
@@ -302,8 +301,8 @@ def test_the_kernel_that_is_charged_need_not_read_what_the_sums_read(
         scope = Scope(problem, part, True)
         for group in part.groups.values():
             way = Within(0, 0, seconds, None, None, False, True)
-            ways = [way, way._replace(outer=False)]
-            unfilled = Unfilled(scope, group, {given: ways for given in part.levels})
+            places = [way, way._replace(outer=False)]
+            unfilled = Unfilled(scope, group, dict.fromkeys(part.levels, places))
             sources = {scope.bits[name] for names in group.partial[group.light :] for name in names}
             for level, kind in enumerate(group.kinds, 1):
                 heavy = group.light <= kind.source < len(group.partial)
@@ -312,37 +311,6 @@ def test_the_kernel_that_is_charged_need_not_read_what_the_sums_read(
                     assert offered and all(each.reads in sources for each in offered)
                     assert all(unfilled.charge(each, level) == seconds for each in offered)
                     seen += 1
-    assert seen
-
-
-def test_one_at_the_other_place_needs_one_of_what_that_may_be_computed_from(
-    divided: tuple[Problem, list[Part]],
-) -> None:
-    """Where a value is computed at a kernel's output axes and within reductions: one of all that it may be read from there is filled."""
-    problem, plain = divided
-    at = [Cut(part.given, part.prices) for part in plain[1:]]
-    division, _ = parts(problem, at, True, True)
-    seen = 0
-    for part in division[1:-1]:
-        scope = Scope(problem, part, True)
-        (group,) = part.groups.values()
-        number = max(number for number in group.both if not group.sources[number].some)
-        barred = {name for each in group.sources[number].barred for name in group.partial[each]}
-        one, two, three, *_ = (bit for name, bit in scope.bits.items() if name not in barred)
-        places = (True, one), (False, one | two), (False, one | three), (False, one | two | three)
-        ways = [Within(reads, 0, 0.0, None, None, False, outer) for outer, reads in places]
-        dag = PartDag(scope, {}, {group.name: {given: ways for given in part.levels}})
-        for level, kind in enumerate(group.kinds, 1):
-            if kind.source == number and kind.outer and kind.inner:
-                offered = dag.unfilled[group.name].at(level, part.levels[0])
-                outer = [way for way in offered if way.outer]
-                assert all(set(way.more) == {one | two, one | three} for way in outer)
-                assert not any(way.more for way in offered if not way.outer)  # what it reads is enough
-                _, roots = dag.made((level,), part.levels[0])
-                needed = {name for nodes in roots.values() for node in nodes for name in node.buffers}
-                beside = [dag.beside[name] for name in needed & dag.beside.keys()]
-                assert len(beside) == bool(outer) and all(len(nodes) == 2 for nodes in beside)
-                seen += len(outer)
     assert seen
 
 

@@ -23,10 +23,13 @@ from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.inside import _enough, _uses, origins
 from tinyc.extract.exact.meter import Meter
 from tinyc.extract.exact.part import Part
+from tinyc.extract.exact.partdag import PartDag
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.regular import guided, regular
 from tinyc.extract.exact.rounded import _cheapest
+from tinyc.extract.exact.scope import Scope
 from tinyc.extract.exact.sources import NEAR, Source, adds, beneath_sums, loaded_by, sources_of
+from tinyc.extract.exact.within import Within
 from tinyc.extract.problem import Problem
 
 SETS = [["both"], ["one", "its sum"], ["other"], ["beneath"]]
@@ -178,6 +181,33 @@ def test_what_is_needed_within_reductions_is_computed_there() -> None:
     assert list(_uses({True}, False, True)) == [(True, False)]
 
 
+def test_one_at_the_other_place_needs_one_of_what_that_may_be_computed_from() -> None:
+    """Where a value is computed at a kernel's output axes and within reductions: one of all that it may be read from there is filled."""
+    problem, start = chosen_from(stack(norm_first, 3, 1, 32, 64, 2), "sm80")
+    seen = 0
+    for part in parts(problem, cuts(problem, regular(problem, start)), True, True)[0][1:-1]:
+        scope = Scope(problem, part, True)
+        (group,) = part.groups.values()
+        number = max(number for number in group.both if not group.sources[number].some)
+        barred = {name for each in group.sources[number].barred for name in group.partial[each]}
+        one, two, three, *_ = (bit for name, bit in scope.bits.items() if name not in barred)
+        places = (True, one), (False, one | two), (False, one | three), (False, one | two | three)
+        ways = [Within(reads, 0, 0.0, None, None, False, outer) for outer, reads in places]
+        dag = PartDag(scope, {}, {group.name: {given: ways for given in part.levels}})
+        for level, kind in enumerate(group.kinds, 1):
+            if kind.source == number and kind.outer and kind.inner:
+                offered = dag.unfilled[group.name].at(level, part.levels[0])
+                outer = [way for way in offered if way.outer]
+                assert all(set(way.more) == {one | two, one | three} for way in outer)
+                assert not any(way.more for way in offered if not way.outer)  # what it reads is enough
+                _, roots = dag.made((level,), part.levels[0])
+                needed = {name for nodes in roots.values() for node in nodes for name in node.buffers}
+                either = [dag.beside[name] for name in needed & dag.beside.keys()]
+                assert len(either) == bool(outer) and all(len(nodes) == 2 for nodes in either)
+                seen += len(outer)
+    assert seen
+
+
 def test_where_neither_product_is_computed_both_are_launched() -> None:
     problem, division = beside(split=False)
     seen = 0
@@ -216,6 +246,7 @@ def test_equal_layers_tell_the_same_apart_whatever_the_hash_seed() -> None:
 from kernel_examples import chosen_from
 from tinyc.bench.transformers import norm_last, stack
 from tinyc.extract.exact.cuts import cuts
+from tinyc.extract.exact.partdag import PartDag
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.regular import guided
 problem, start = chosen_from(stack(norm_last, 8, 1, 16, 128, 4, "fp32"), "sm80")
