@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .dag import Dag, Node, floor_of, floors
+from .dag import Dag, Node, cost_of, floor_of, floors
 from .frontier import Frontier
 from .ilp import Exact, Limits, solve
 from .inside import Levels
@@ -33,15 +33,45 @@ Taken = Sequence[tuple[str, int]]
 """Buffers that are filled, each with the number of its column."""
 
 
+class _Beneath:
+    """The classes that several problems have in common."""
+
+    def __init__(self, classes: Mapping[str, Sequence[Node]]) -> None:
+        self.classes = classes
+
+    @cached_property
+    def frontier(self) -> Frontier:
+        every = Dag(self.classes, tuple(self.classes))
+        return Frontier(every, possible(every))
+
+
 @dataclass(slots=True)
 class _Form:
-    """A DAG extraction that is the same at many ends. ``least``: what its solutions cost at least, as far as it is known."""
+    """A DAG extraction that is the same at many ends. ``own``: the classes of it that are not ``beneath``, each after those that it
+    needs. ``least``: what its solutions cost at least, as far as it is known."""
 
-    dag: Dag
+    own: Mapping[str, Sequence[Node]]
+    roots: tuple[str, ...]
+    beneath: _Beneath
     least: float
     solved: bool = False
     answer: Exact | None = None
     near: dict[float, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def dag(self) -> Dag:
+        return Dag({**self.beneath.classes, **self.own}, self.roots)
+
+    def solve(self, limits: Limits) -> None:
+        frontier = self.beneath.frontier.over(self.own)
+        began = time.perf_counter()
+        solution, _ = frontier.search(self.roots, limits.states)
+        if solution is None:
+            self.answer = solve(self.dag, limits)
+        else:
+            cost, count = cost_of(self.dag, solution), frontier.count(self.roots)
+            self.answer = Exact(solution, cost, cost, True, time.perf_counter() - began, count, 0)
+        self.solved, self.least = True, float("inf") if self.answer is None else self.answer.bound
 
 
 class Bounds:
@@ -54,21 +84,21 @@ class Bounds:
         self._shape = len(given), len(made)
         self._form: dict[Ends, _Form] = {}
         known: dict[Hashable, _Form] = {}
-        had: dict[Hashable, Mapping[str, float]] = {}
+        had: dict[Hashable, tuple[_Beneath, Mapping[str, float]]] = {}
         for before in given:
             filled = dag.given(before)
             if filled.what not in had:
-                had[filled.what] = floors({**filled.ends, **filled.nodes})
+                classes = {**filled.ends, **filled.nodes}
+                had[filled.what] = _Beneath(classes), floors(classes)
+            beneath, below = had[filled.what]
             for after in made:
                 number, roots = dag.made(after, before)
                 what = filled.what, number
                 if what not in known:
                     beside = _beside(dag, roots)
-                    floor = {name: floor_of(nodes, had[filled.what]) for name, nodes in beside.items()}
-                    floor |= had[filled.what]
+                    floor = {name: floor_of(nodes, below) for name, nodes in beside.items()} | dict(below)
                     least = max((floor_of(nodes, floor) for nodes in roots.values()), default=0.0)
-                    classes = {**filled.ends, **roots, **beside, **filled.nodes}
-                    known[what] = _Form(Dag(classes, tuple(roots)), least)
+                    known[what] = _Form({**beside, **roots}, tuple(roots), beneath, least)
                 self._form[before, after] = known[what]
         self._forms = list(known.values())
 
@@ -112,8 +142,7 @@ class Bounds:
         """The cost of a solution that is the cheapest, or the bound that was found in time."""
         form = self._form.get(ends)
         if form is not None and not form.solved:
-            form.answer = solve(form.dag, self._limits())
-            form.solved, form.least = True, float("inf") if form.answer is None else form.answer.bound
+            form.solve(self._limits())
         return self.least(ends)
 
     def taken(self, ends: Ends) -> Taken | None:
@@ -158,7 +187,7 @@ class Bounds:
             enough, dag, limits = self.solve(ends) + most, form.dag, self._limits()
             found = {name for name, _ in self.taken(ends) or ()}
             names = sorted(self._costs.columns.keys() - found)
-            quick = Frontier(dag, possible(replace(dag, roots=(*dag.roots, *names))))
+            quick = form.beneath.frontier.over(form.own)
             for name in names:
                 roots = (*dag.roots, name)
                 solution, sure = quick.search(roots, limits.states, enough)

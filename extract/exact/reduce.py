@@ -66,12 +66,13 @@ def possible(dag: Dag) -> dict[str, list[int]]:
             continue
         nodes = dag.classes[name]
         able = [number for number in range(len(nodes)) if missing.get((name, number)) == 0]
-        kept[name] = _undominated(nodes, able)
+        kept[name] = undominated(nodes, able)
         stack += sorted({need for number in kept[name] for need in nodes[number].needs})
     return kept
 
 
-def _undominated(nodes: Sequence[Node], able: Sequence[int]) -> list[int]:
+def undominated(nodes: Sequence[Node], able: Sequence[int]) -> list[int]:
+    """Of the nodes of a class with the numbers ``able``, those that no other is as good as: that is no dearer and needs no more."""
     bit: dict[str, int] = {}
     for number in able:
         for need in nodes[number].needs:

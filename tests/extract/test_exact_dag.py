@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import highspy
@@ -90,6 +92,44 @@ def test_a_problem_is_set_up_once_for_several_roots_and_limits() -> None:
                     assert valid(one, solution) and cost_of(one, solution) == pytest.approx(best)
             assert frontier.search(one.roots, 0) == (None, False)
     assert min(told.values()) >= 50, told
+
+
+def test_what_several_problems_have_in_common_is_set_up_once() -> None:
+    """Over the same classes, others that need them: what was found for one is of use to the next, and all are solved."""
+    solved = reused = 0
+    for seed in range(40_000, 40_040):
+        names, rng = [*random_dag(seed, 9).classes], random.Random(seed)
+        given = random_dag(seed, 9).classes
+        # needs come first: there are no circles, and no groups
+        classes = {
+            name: [replace(node, group=None) for node in given[name] if node.needs <= {*names[:number]}]
+            for number, name in enumerate(names)
+        }
+        every = Dag(classes, tuple(names))
+        frontier = Frontier(every, possible(every))
+        for _ in range(8):
+            own = {
+                name: [
+                    Node(
+                        float(rng.randint(0, 4)),
+                        (),
+                        tuple(rng.sample(below, rng.randint(0, min(3, len(below))))),
+                    )
+                    for _ in range(rng.randint(1, 4))
+                ]
+                for name, below in (("beside", names), ("end", [*names, "beside"]))
+            }
+            one = Dag({**classes, **own}, ("end",))
+            best, over = brute_force(one), frontier.over(own)
+            solution, sure = over.search(("end",), 10_000)
+            assert (sure or best is None) and (solution is None) == (best is None), seed
+            if solution is not None:
+                assert valid(one, solution) and cost_of(one, solution) == pytest.approx(best), seed
+                assert over.count(("end",)) == sum(map(len, possible(one).values())), seed
+                solved += 1
+        assert frontier.able
+        reused += bool(frontier.best)
+    assert solved >= 100 and reused >= 10, (solved, reused)
 
 
 def test_what_is_left_out_beforehand_is_not_missed() -> None:
