@@ -31,6 +31,13 @@ PLACES: Sequence[tuple[How, bool]] = tuple(itertools.product(HOWS, (True, False)
 Further = Mapping[tuple[How, bool, int], Sequence[Once]]
 """See :attr:`~tinyc.extract.exact.inside.Beneath.further`."""
 
+DEEP = 3
+"""So many layers that are made of the same do what they do for what is farther; those that follow, no more than the one before."""
+
+
+Layers = dict[object, list[Further]]
+"""The same of parts that follow each other, of those that are made of the same."""
+
 
 def before_at(
     problem: Problem,
@@ -78,10 +85,11 @@ def further_of(
     sources: Sequence[Source],
     chains: Collection[int],
     twice: Collection[str],
+    layers: Layers,
 ) -> tuple[Further, bool]:
     """See :class:`~tinyc.extract.exact.inside.Beneath`, and whether it is ``chained``. ``frame``: of what is beneath the value, with the sets
     of its ``sources``. ``before``: of each class of what is given. ``chains``: the sources, by number, at which it counts what a sum is
-    added to. ``twice``: what an earlier part may compute as well, by what it is."""
+    added to. ``twice``: what an earlier part may compute as well, by what it is. ``layers``: what came out for the parts before."""
     # the first set of names, its own, is read from none
     barred = [(source, frozenset({0, *(1 + each for each in source.barred)})) for source in sources]
     heavy = _least([names for source, names in barred if source.distance == FAR])
@@ -121,6 +129,11 @@ def further_of(
     found = chained if counts else found
     for place in PLACES:
         found[*place, FARTHER] = fewest(_all(more, range(len(heavy)), place))
+    like = layers.setdefault((table_of(problem, frame), tuple(barred)), [])
+    if len(like) >= DEEP:
+        # what is added for each layer would make all of them different
+        found = {what: fewest([*like[-1][what], *ways]) for what, ways in found.items()}
+    like.append(found)
     return found, counts
 
 

@@ -20,6 +20,7 @@ from ..view import Item
 from .distance import (
     PLACES,
     Further,
+    Layers,
     alike,
     before_at,
     done_in,
@@ -177,6 +178,7 @@ def beneath(
     known: Known,
     groups: Mapping[str, Beneath],
     unshared: Callable[[str], bool],
+    layers: Layers,
     twice: Collection[str] = (),
 ) -> Beneath:
     """What is beneath the values of ``name``. ``values``: of each origin. ``mates``: buffers that are as good. ``buffers``: that may
@@ -185,7 +187,7 @@ def beneath(
     where what they read may not be enough for others. ``within``: some kernel does within reductions, whatever the program
     does. ``known``: what was found of equal layers.
     ``groups``: the same of what earlier parts make. ``unshared``: whether no later part reads an input: a kernel of one
-    may read it anyway. ``twice``: what an earlier part may compute as well, by what it is."""
+    may read it anyway. ``layers``: see :func:`~tinyc.extract.exact.distance.further_of`. ``twice``: what an earlier part may compute as well, by what it is."""
     view = problem.view
     own = set(same[name])
     made = frozenset(_keys(problem, values, (name,)))
@@ -250,7 +252,7 @@ def beneath(
     counted = frozenset(view.origin(key[0]) for key in keys)
     chains = {kind.source for kind in kinds if kind.lacking >= FAR and sources[kind.source].distance < FAR}
     both = frozenset(number for number, source in enumerate(sources) if (told or within) and not source.light)
-    unread, chained = further_of(problem, known, frame, before, sources, chains, twice)
+    unread, chained = further_of(problem, known, frame, before, sources, chains, twice, layers)
     lacked = {each: of_fields(max, works) for each, works in done.items()}
     return Beneath(
         name,

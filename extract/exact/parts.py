@@ -18,6 +18,7 @@ from ..cost.model import Work
 from ..mates import group, mates
 from ..problem import Option, Problem
 from .cuts import START, Cut
+from .distance import Layers
 from .inside import (
     INSIDE,
     Beneath,
@@ -48,6 +49,7 @@ class _Program:
         self.given = frozenset(name for cut in cuts for name in (*cut.names, *cut.carried))
         self.same = holding_the_same(problem)
         self.groups: dict[str, Beneath] = {}  # of what is made by the parts so far
+        self.layers: Layers = {}
         self.seen: set[Key] = set()  # the values of these parts
         self.computed: set[str] = set()  # the same, by what they are, and all that is beneath what they make
         # bytes of elements that a kernel fetches at least that computes one of them
@@ -286,6 +288,7 @@ def _between(
             program.beneath,
             program.groups,
             program.unshared,
+            program.layers,
             earlier,
         )
         for name in (*valued, *carried)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 
 import pytest
 from kernel_examples import chosen_from
 
-from tinyc.bench.transformers import norm_first, stack
+from tinyc.bench.transformers import beside, norm_first, stack
 from tinyc.extract.cost.model import Work
+from tinyc.extract.exact import distance
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.inside import Beneath
-from tinyc.extract.exact.once import HOWS, Once
+from tinyc.extract.exact.once import HOWS, Once, fewest
 from tinyc.extract.exact.part import Part
 from tinyc.extract.exact.parts import parts
 from tinyc.extract.exact.regular import regular
@@ -85,6 +87,19 @@ def test_farther_is_one_sum_more(chain: tuple[Problem, list[Part]]) -> None:
         if number >= 2:  # with what takes least of the layer before
             assert costs[FARTHER] > 0.99 * (costs[FAR] + least(groups[number - 1], FAR)) > 1.2 * costs[FAR]
     assert groups[-1].kinds == groups[-3].kinds  # it is no use to look farther: layers are equal
+
+
+def test_after_some_equal_layers_no_more_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was added in each layer made all of them different; what one before does is never too much."""
+    problem, start = chosen_from(stack(beside, 5, 2, 32, 64, 2), "sm80")
+    at, grown = cuts(problem, regular(problem, start)), {1: 0, 100: 0}
+    for deep in grown:
+        monkeypatch.setattr(distance, "DEEP", deep)
+        groups = [each for part in parts(problem, at, True, True, True)[0] for each in part.groups.values()]
+        for one, two in itertools.pairwise(groups[1:]):
+            for what, ways in two.further.items():
+                grown[deep] += set(fewest([*one.further[what], *ways])) != set(ways)
+    assert grown[1] == 0 < grown[100]
 
 
 def test_levels_say_how_far_what_they_are_had_from_is(chain: tuple[Problem, list[Part]]) -> None:
