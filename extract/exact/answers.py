@@ -46,25 +46,13 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Done:
-    """What came out of it. ``made``: the steps of each attempt; ``plenty``: whether what is left of them made no difference;
-    ``merging``: what it adds to that of :class:`~tinyc.extract.exact.meter.Meter`."""
+    """What came out of it. ``spent``: steps; ``plenty``: whether what is left of them made no difference; ``merging``: what it adds to that
+    of :class:`~tinyc.extract.exact.meter.Meter`."""
 
     solved: Solved | None
-    made: tuple[float, ...] = ()
+    spent: float = 0.0
     plenty: bool = False
     merging: Mapping[int, int] = field(default_factory=dict)
-
-    @property
-    def spent(self) -> float:
-        return sum(self.made)
-
-    def after(self, attempts: Sequence[Try], others: Sequence[Try]) -> _Done | None:
-        """The same if of the ``attempts`` only the last were to be made, which are the ``others``; None where that would come out
-        otherwise."""
-        skipped = len(attempts) - len(others)
-        if skipped < 0 or list(attempts[skipped:]) != list(others) or len(self.made) <= skipped:
-            return None
-        return replace(self, made=self.made[skipped:])
 
 
 def answered(
@@ -113,8 +101,8 @@ def _solutions(
 ) -> list[Solved | None]:
     """Of each part in turn, as long as there is effort. The first shows how many buffers have to be taken as one, if any may be. Each of
     the others is as if it were the next, but that it has only the steps that those before it left: as long as these are plenty, it does
-    not matter how many they are, and each is solved by itself. While the first attempt at the first part is made, other processes make
-    the next ones, and look at the other parts as if the second attempt finds all: what would come out so in any case is kept."""
+    not matter how many they are, and each is solved by itself. While an attempt at the first part is made, other processes look at the
+    other parts as if it finds all, as most first ones do."""
     if not asked or meter.limit:
         return []
 
@@ -127,64 +115,36 @@ def _solutions(
     def solution(each: _Asked, found: Searched | None, meter: Meter) -> Solved | None:
         return None if found is None else solved(found, each.keys, each.buffers, meter)
 
-    def alone(each: _Asked, own: Meter, attempts: Sequence[Try]) -> _Done:
-        made: list[float] = []
-        found: Searched | None = None
-        for attempt in attempts:
-            before = own.steps
-            found = kernels(each, own, [attempt])
-            made.append(before - own.steps)
-            if found is not None or own.limit:
-                break
-        number = len(each.part.buffers)
+    def apart(each: _Asked, own: Meter) -> _Done:
+        before, number = own.steps, len(each.part.buffers)
+        found = kernels(each, own, attempts_of(each, own))
         merging = {number: own.merging[number]} if number in own.merging else {}
-        return _Done(solution(each, found, own), tuple(made), _plenty(own), merging)
+        return _Done(solution(each, found, own), before - own.steps, _plenty(own), merging)
 
-    def apart(each: _Asked) -> _Done:
-        own = aside.copy()
-        return _Done(None) if wrong else alone(each, own, attempts_of(each, own))
-
-    def ahead(attempts: Sequence[Try]) -> _Done:
-        found = alone(first, meter.copy(), attempts)
-        if len(found.made) > 1:
-            wrong.append(found)
-        return found
-
-    def right(number: int) -> _Done | None:
-        """What would come out now that is known how many buffers have to be taken as one."""
-        each = asked[number]
-        return done[number].after(attempts_of(each, aside), attempts_of(each, meter))
+    def others(meter: Meter) -> dict[int, Callable[[], _Done]]:
+        """The other parts, each by itself; none where there is one process, or too little effort is left."""
+        if meter.lanes == 1 or not _plenty(meter):
+            return {}
+        # the longest first, so that all end together
+        order = sorted(range(int(merges), len(asked)), key=lambda number: -_length(asked[number]))
+        return {number: partial(apart, asked[number], meter.copy()) for number in order}
 
     first, start, done = asked[0], None, dict[int, _Done]()
-    # the longest first, so that all end together
-    order = sorted(range(int(merges), len(asked)), key=lambda number: -_length(asked[number]))
-    aside, jobs, wrong = meter.copy(), dict[int, Callable[[], _Done]](), list[_Done]()
-    if merges:
-        attempt, *later = attempts_of(first, meter)
-        if later and meter.lanes > 1 and _plenty(meter):
-            aside.merging[len(first.part.buffers)] = later[0].way
-            jobs[0] = partial(ahead, later)
-            jobs |= {number: partial(apart, asked[number]) for number in order}
+    for attempt in attempts_of(first, meter) if merges else ():
+        hoped = meter.copy()
+        hoped.merging[len(first.part.buffers)] = attempt.way
+        jobs = others(hoped)
         with begun(list(jobs.values()), meter.lanes) as rest:
             start = kernels(first, meter, [attempt])
-            if start is None and later and not meter.limit:
-                done = dict(zip(jobs, rest() if jobs else (), strict=True))
-                if jobs and _counts(done[0], meter):
-                    meter.steps -= done[0].spent
-                    meter.merging |= done[0].merging
-                    kept = ((number, right(number)) for number in order)
-                    done = {0: done[0]} | {number: known for number, known in kept if known is not None}
-                else:
-                    start, done = kernels(first, meter, later), {}
-    merging, shown, aside = meter.merging, dict(meter.merging), meter.copy()
-    wrong.clear()
-    if meter.lanes > 1 and _plenty(meter) and len(done) < len(asked):
-        jobs = {}
-        if merges and not done:
-            jobs[0] = lambda: _Done(solution(first, start, meter))
-        jobs |= {number: partial(apart, asked[number]) for number in order if number not in done}
-        done |= dict(zip(jobs, in_lanes(list(jobs.values()), meter.lanes), strict=True))
+            if start is not None and jobs:
+                done = {0: _Done(solution(first, start, meter))} | dict(zip(jobs, rest(), strict=True))
+        if start is not None or meter.limit:
+            break
+    if not merges:
+        jobs = others(meter)
+        done = dict(zip(jobs, in_lanes(list(jobs.values()), meter.lanes), strict=True))
     found: list[Solved | None] = []
+    merging, shown = meter.merging, dict(meter.merging)
     for number, each in enumerate(asked):
         if merges and not number:
             found.append(done[0].solved if done else solution(first, start, meter))

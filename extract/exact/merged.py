@@ -27,7 +27,7 @@ class Merging(NamedTuple):
     sums: bool
 
 
-MERGINGS = (Merging(0.02, False), Merging(0.02, True), Merging(0.1, True))
+MERGINGS = (Merging(0.02, False), Merging(0.1, True))
 """The fewest first: less is lost, and the search takes longer."""
 
 

@@ -22,7 +22,7 @@ from .part import Part
 from .partdag import PartDag
 from .rounded import Picked
 from .scope import Scope
-from .within import LABELS, LAST, Within, within
+from .within import EVERY, LABELS, LAST, Within, within
 from .worth import Worth
 
 WHOLE = 10_000
@@ -188,7 +188,7 @@ def _within(
     found: dict[str, Mapping[Levels, Sequence[Within]]] = {}
     every = True
     for name in scope.part.targets:
-        found[name], full = within(scope, name, worth, float("inf") if last else LABELS)
+        found[name], full = within(scope, name, worth, float("inf") if last else EVERY)
         every &= not full
         if full and not last:
             break

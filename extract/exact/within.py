@@ -22,8 +22,11 @@ from .sources import CLASSES
 LABELS = 10_000
 """Partial kernels of one search at most."""
 
+EVERY = 3 * LABELS // 2
+"""Of all searches for one value together; if there are more, buffers are taken as one, which takes longer than to look at half as many again."""
+
 LAST = 4 * LABELS
-"""The same where no more buffers can be taken as one: what is not looked at then counts for next to nothing."""
+"""Of one search, where no more buffers can be taken as one: what is not looked at then counts for next to nothing."""
 
 CHEAP = 0.1
 """What is not charged where it is made, so that what it reads counts where it is used: in launches of a kernel, at most."""

@@ -146,7 +146,7 @@ def test_an_attempt_ends_where_there_are_too_many_ways_to_do_without_what_is_mad
     ways, full = within(scope, name, {})
     assert not full and all(ways.values())
     assert within(scope, name, {}, 5) == ({}, True)
-    monkeypatch.setattr(solved, "LABELS", 5)  # of all searches for ways
+    monkeypatch.setattr(solved, "EVERY", 5)  # of all searches for ways
     assert solved._within(scope, {}, False) == ({name: {}}, True)
     assert solved._within(scope, {}, True) == ({name: ways}, False)  # no attempt follows
 
@@ -170,12 +170,12 @@ def test_a_part_like_no_other_goes_on_to_what_is_sure_to_end(
     meter = Meter(Effort(600.0, 100_000))
     answer = solved.searched(Hosts(problem), part, meter, True, tries(part, meter, True, lone))
     assert answer is not None and answer.scope.merges
-    assert len(MERGINGS) == 3
-    assert tried == ([10, float("inf")] if lone else [10, 20, 30, float("inf")])
+    assert len(MERGINGS) == 2
+    assert tried == ([10, float("inf")] if lone else [10, 20, float("inf")])
     tried.clear()
     meter.merging = {len(part.buffers) + 1: 1}  # of other parts some are taken as one
     assert solved.searched(Hosts(problem), part, meter, True, tries(part, meter, True, lone))
-    assert tried == ([7] if lone else [20, 30]) + [float("inf")]
+    assert tried == ([7] if lone else [20]) + [float("inf")]
 
 
 def test_a_part_like_no_other_is_merged_as_the_others_are(
