@@ -1,4 +1,4 @@
-# make demo    the main job, start to end          make test        the tests (a few minutes)
+# make demo    the main job, start to end          make test        the tests (half an hour)
 # make lint    format, lint, types, imports         make test-slow   the tests that take minutes
 #
 # Every target first makes the environment it needs: VENV, from the interpreter PYTHON (3.11 or later).

@@ -332,12 +332,12 @@ def outside(axes: Iterable[str]) -> bool:
 
 def evaluations(view: View, root: Key, items: Mapping[Key, Item]) -> Iterator[Key]:
     """Every key as often as a kernel evaluates it: once per reduction whose axes it depends on, otherwise once."""
-    seen: set[tuple[Key, tuple[tuple[str, int], ...]]] = set()
+    seen: set[tuple[Key, tuple[int, ...]]] = set()
     stack: list[tuple[Key, dict[str, int]]] = [(root, {axis: 0 for axis in view.free[root[0]]})]
     reductions = 0
     while stack:
         key, scope = stack.pop()
-        own = tuple((axis, scope.get(axis, 0)) for axis in sorted(view.free[key[0]]))
+        own = tuple([scope.get(axis, 0) for axis in view.free[key[0]]])  # a set is always gone through alike
         if (key, own) in seen:
             continue
         seen.add((key, own))
