@@ -123,7 +123,7 @@ def _solutions(
 
     def others(meter: Meter) -> dict[int, Callable[[], _Done]]:
         """The other parts, each by itself; none where there is one process, or too little effort is left."""
-        if meter.lanes == 1 or not _plenty(meter):
+        if meter.lanes <= 1 or not _plenty(meter):
             return {}
         # the longest first, so that all end together
         order = sorted(range(int(merges), len(asked)), key=lambda number: -_length(asked[number]))

@@ -33,7 +33,7 @@ Taken = Sequence[tuple[str, int]]
 """Buffers that are filled, each with the number of its column."""
 
 
-class _Beneath:
+class _Shared:
     """The classes that several problems have in common."""
 
     def __init__(self, classes: Mapping[str, Sequence[Node]]) -> None:
@@ -52,7 +52,7 @@ class _Form:
 
     own: Mapping[str, Sequence[Node]]
     roots: tuple[str, ...]
-    beneath: _Beneath
+    beneath: _Shared
     least: float
     solved: bool = False
     answer: Exact | None = None
@@ -84,12 +84,12 @@ class Bounds:
         self._shape = len(given), len(made)
         self._form: dict[Ends, _Form] = {}
         known: dict[Hashable, _Form] = {}
-        had: dict[Hashable, tuple[_Beneath, Mapping[str, float]]] = {}
+        had: dict[Hashable, tuple[_Shared, Mapping[str, float]]] = {}
         for before in given:
             filled = dag.given(before)
             if filled.what not in had:
                 classes = {**filled.ends, **filled.nodes}
-                had[filled.what] = _Beneath(classes), floors(classes)
+                had[filled.what] = _Shared(classes), floors(classes)
             beneath, below = had[filled.what]
             for after in made:
                 number, roots = dag.made(after, before)

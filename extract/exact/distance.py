@@ -36,7 +36,7 @@ DEEP = 3
 
 
 Layers = dict[object, list[Further]]
-"""The same of parts that follow each other, of those that are made of the same."""
+"""What :func:`further_of` found for the parts of a program so far, first things first, by what they are made of."""
 
 
 def before_at(
@@ -95,7 +95,8 @@ def further_of(
     heavy = _least([names for source, names in barred if source.distance == FAR])
     near = [(barred[number][0].light, barred[number][1]) for number in sorted(chains)]
     parts = _least([names for source, names in barred if source.distance == PARTS])
-    alone, _ = known_ways(known, table_of(problem, frame), [*map(Barred, (frozenset({0}), *heavy, *parts))])
+    bare = table_of(problem, frame)
+    alone, _ = known_ways(known, bare, [*map(Barred, (frozenset({0}), *heavy, *parts))])
     found: dict[tuple[How, bool, int], Sequence[Once]] = {}
     for place in PLACES:
         found[*place, NEAR] = [_unread(way) for way in alone[0, *place]]
@@ -129,7 +130,7 @@ def further_of(
     found = chained if counts else found
     for place in PLACES:
         found[*place, FARTHER] = fewest(_all(more, range(len(heavy)), place))
-    like = layers.setdefault((table_of(problem, frame), tuple(barred)), [])
+    like = layers.setdefault((bare, tuple(barred)), [])
     if len(like) >= DEEP:
         # what is added for each layer would make all of them different
         found = {what: fewest([*like[-1][what], *ways]) for what, ways in found.items()}
