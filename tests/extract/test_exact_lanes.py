@@ -339,17 +339,18 @@ def test_any_number_of_processes_may_be_asked_for(processes: Any, used: int) -> 
 
 
 def test_processes_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    asked: list[tuple[int, bool]] = []
 
     @contextlib.contextmanager
     def counted(jobs: Any, number: int) -> Any:
-        asked.append(number)
+        asked.append((number, bool(jobs)))
         yield lambda: [job() for job in jobs]
 
     monkeypatch.setattr(answers, "begun", counted)
     program = decoders(2)
     tinyc.optimize_and_compile(program, "sm80", budget=tinyc.Budget(extract_processes=3))
-    assert set(asked) == {3}
-    asked.clear()
-    tinyc.optimize_and_compile(program, "sm80", budget=tinyc.Budget(extract_processes=1))
-    assert set(asked) == {1}
+    assert {number for number, _ in asked} == {3} and any(jobs for _, jobs in asked)
+    for processes in (1, 0):
+        asked.clear()
+        tinyc.optimize_and_compile(program, "sm80", budget=tinyc.Budget(extract_processes=processes))
+        assert set(asked) == {(processes, False)}
