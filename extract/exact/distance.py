@@ -19,8 +19,9 @@ from .tables import Before, Known, known_ways, table_of
 if TYPE_CHECKING:
     from .inside import Beneath
 
-TOLD, NO_MORE = 0.1, 3.0
-"""What the next class makes a kernel take longer at least, in launches, so that it is told apart; and what a kernel takes at most before."""
+TOLD, NO_MORE = (0.1, 1.0), 3.0
+"""What the next class makes a kernel take longer at least, in launches, so that it is told apart; and what a kernel takes at most before.
+The second, where there are many levels."""
 
 ALIKE = 2.0
 """The ratio at most of what loops do for what a part is given, where that is looked at."""
@@ -167,15 +168,17 @@ def alike(works: Sequence[Work]) -> bool:
     return bool(ops) and max(ops) <= ALIKE * min(ops)
 
 
-def worth_telling(problem: Problem, near: Iterable[Sequence[Once]], far: Iterable[Sequence[Once]]) -> bool:
+def worth_telling(
+    problem: Problem, more: float, near: Iterable[Sequence[Once]], far: Iterable[Sequence[Once]]
+) -> bool:
     """Whether it is worth to tell apart what a kernel does at two classes of what it is given: at some place, the one takes not much
-    longer than to fill a buffer, and the other longer. As if the machine were full."""
+    longer than to fill a buffer, and the other so many launches ``more``. As if the machine were full."""
     launch = problem.model.hardware.launch
     for ways, others in zip(near, far, strict=True):
         one, two = (
             min((problem.model.seconds(way.work) for way in each), default=float("inf"))
             for each in (ways, others)
         )
-        if one <= NO_MORE * launch and two >= one + TOLD * launch:
+        if one <= NO_MORE * launch and two >= one + more * launch:
             return True
     return False

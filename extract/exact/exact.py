@@ -111,10 +111,11 @@ def _searched(
     if guide.seconds < best.seconds:
         best = guide
     hosts = Hosts(problem)
-    loosely = large
+    loosely, finely = large, False
     at = _cuts(problem, guide, plain) if large else []
     while True:
-        division, at = parts(problem, at, loosely, further, further and looped(guide), shared.tables, LARGE)
+        told = further and looped(guide)
+        division, at = parts(problem, at, loosely, further, told, shared.tables, LARGE, finely)
         too_large = any(len(part.options) > LARGE for part in division)
         if hasty and too_large:
             return start, unproven(problem, start)
@@ -140,6 +141,9 @@ def _searched(
         best = _best(problem, answers, best, more | own, loosely, runs, bound / (1 - enough))
         if meter.limit or bound >= best.seconds * (1 - enough) or plain is not None:
             break
+        if any(each.coarse for part in division for each in part.groups.values()):
+            finely = True
+            continue
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound, CLOSE * best.seconds)
         if len(kept) < len(at):
             at = kept

@@ -19,6 +19,7 @@ from ..problem import Problem
 from ..view import Item
 from .distance import (
     PLACES,
+    TOLD,
     Further,
     Layers,
     alike,
@@ -48,6 +49,10 @@ from .tables import Known, Table, known_ways, table_of
 
 INSIDE = Item("Read", "inside", ("inside", ()), ())
 """Stands for whatever computes a value of what is given within a kernel, instead of reading it."""
+
+LEVELS = 48
+"""Levels of a buffer from which on classes of what the part is given are told apart only where that makes much of a difference, as long as what
+is found is close."""
 
 Levels = tuple[int, ...]
 """Of the buffers of a cut: 0 where one is filled, or what is as good as it; else which of :attr:`Beneath.kinds`, from 1."""
@@ -97,6 +102,7 @@ class Beneath:
         chained: whether ``further`` knows of sums that are added to what is far.
         both: the sources of which some kernel computes the values at its output axes, and some does within reductions, where kinds say so
             of each; of others, some kernel does at one of them.
+        coarse: whether classes are told apart only where that makes much of a difference, since there would be many kinds.
     """
 
     name: str
@@ -113,6 +119,7 @@ class Beneath:
     lacked: Mapping[tuple[int, bool], Work] = field(default_factory=dict)
     chained: bool = False
     both: frozenset[int] = frozenset()
+    coarse: bool = False
 
     @property
     def levels(self) -> int:
@@ -175,6 +182,7 @@ def beneath(
     further: bool,
     told: bool,
     within: bool,
+    finely: bool,
     known: Known,
     groups: Mapping[str, Beneath],
     unshared: Callable[[str], bool],
@@ -230,24 +238,20 @@ def beneath(
     like = {PARTS: (NEAR, FAR), FAR: (NEAR,), FARTHER: (NEAR, FAR)}
     differ = [each for each in classes[1:] if all(before[each] != before[other] for other in like[each])]
     table = table_of(problem, frame, here_, [before[each] for each in (NEAR, *differ)], unshared, twice)
-    once, able_at, told_ = _at_classes(problem, known, table, keys, sources, differ)
-    able = frozenset[Key]().union(*(able_at[source, NEAR] for source in range(len(sources))))
-    outer = {outside(view.free[key[0]]) for key in able} or {True}
     # where something is charged, classes are told apart if what loops do for what is given is about the same in all ways: what it may be at
     # most is not charged then
     done = {
         (lacking, tiled): done_in(before[lacking], tiled) for lacking in differ for tiled in (False, True)
     }
     less = {lacking for lacking in differ if alike(done[lacking, False])}
-    kinds = tuple(
-        Kind(number, *there, deep, lacking, whole)
-        for number, source in enumerate(sources)
-        for there, deep, lacking in itertools.product(
-            _uses(outer, told and not source.light, within), (True, False), told_[number]
-        )
-        if lacking == NEAR or lacking in less or source.distance < FAR or not deep
-        for whole in ((False, True) if lacking != NEAR and deep and source.distance == FAR else (False,))
-    )
+    for more in TOLD:
+        once, able_at, apart_ = _at_classes(problem, known, table, keys, sources, differ, more)
+        able = frozenset[Key]().union(*(able_at[source, NEAR] for source in range(len(sources))))
+        outer = {outside(view.free[key[0]]) for key in able} or {True}
+        uses = [list(_uses(outer, told and not source.light, within)) for source in sources]
+        kinds = tuple(_kinds(sources, uses, apart_, less))
+        if finely or len(kinds) < LEVELS:
+            break
     walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
     chains = {kind.source for kind in kinds if kind.lacking >= FAR and sources[kind.source].distance < FAR}
@@ -269,7 +273,24 @@ def beneath(
         lacked,
         chained,
         both,
+        more > TOLD[0],
     )
+
+
+def _kinds(
+    sources: Sequence[Source],
+    uses: Sequence[Sequence[tuple[bool, bool]]],
+    classes: Sequence[Sequence[int]],
+    less: Collection[int],
+) -> Iterator[Kind]:
+    """How later parts may do without a buffer. ``uses``, ``classes``: of each source, see :func:`_uses` and :func:`_at_classes`. ``less``: those
+    that are told apart where something is charged."""
+    for number, source in enumerate(sources):
+        for there, deep, lacking in itertools.product(uses[number], (True, False), classes[number]):
+            if lacking == NEAR or lacking in less or source.distance < FAR or not deep:
+                both = lacking != NEAR and deep and source.distance == FAR
+                for whole in (False, True) if both else (False,):
+                    yield Kind(number, *there, deep, lacking, whole)
 
 
 def _at_classes(
@@ -279,13 +300,14 @@ def _at_classes(
     keys: Sequence[Key],
     sources: Sequence[Source],
     classes: Sequence[int],
+    more: float,
 ) -> tuple[
     Mapping[tuple[int, int, How, bool], Sequence[Once]],
     Mapping[tuple[int, int], frozenset[Key]],
     Sequence[Sequence[int]],
 ]:
     """``once`` and ``able_at`` of :class:`Beneath`, and of each source the classes that are told apart. ``table``: of ``keys``; what is
-    given is near in it, or of one of the ``classes``."""
+    given is near in it, or of one of the ``classes``. ``more``: see :func:`~tinyc.extract.exact.distance.worth_telling`."""
     # the first set of names, its own, is read from none
     barred = [
         Barred(frozenset({0, *(1 + each for each in source.barred)}), source.light) for source in sources
@@ -300,7 +322,7 @@ def _at_classes(
         apart.append([NEAR])
         for lacking in classes:
             ways = ([found[at[each], *place] for place in PLACES] for each in (apart[-1][-1], lacking))
-            if worth_telling(problem, *ways):
+            if worth_telling(problem, more, *ways):
                 apart[-1].append(lacking)
         for lacking in {*apart[-1], *(min(each, FAR) for each in apart[-1])}:
             like = at[max(each for each in at if each <= lacking)]

@@ -197,10 +197,11 @@ def parts(
     told: bool = False,
     known: Known | None = None,
     most: float = float("inf"),
+    finely: bool = False,
 ) -> tuple[list[Part], list[Cut]]:
     """The program, first things first, in parts between the cuts ``at``, and those of them that could be used: cut ``n`` is
-    between the parts n and n + 1. ``further``, ``told``: with more levels of what is made, see
-    :func:`~tinyc.extract.exact.inside.beneath`; the latter not beside what is carried past cuts, where bounds are looser for it.
+    between the parts n and n + 1. ``further``, ``told``, ``finely``: with more levels of what is made, see
+    :func:`~tinyc.extract.exact.inside.beneath`; the second not beside what is carried past cuts, where bounds are looser for it.
     ``known``: as there. ``most``: options of a part; if one has more, what parts share is carried past the cuts."""
     outputs = tuple(dict.fromkeys(problem.view.graph.outputs))
     asked, mate = list(at), mates(problem) if loosely else {}
@@ -219,7 +220,7 @@ def parts(
                 continue
             within = [*(_within_reductions(program, part) for part in walked[1:]), False]
             found = [
-                _between(program, before, after, outputs, mate, further, told, each)
+                _between(program, before, after, outputs, mate, further, told, each, finely)
                 for (before, after), each in zip(itertools.pairwise(ends), within, strict=True)
             ]
             bad = _bad(program, found)
@@ -262,6 +263,7 @@ def _between(
     further: bool,
     told: bool,
     within: bool,
+    finely: bool,
 ) -> Part:
     """``within``: whether what is made is needed within reductions, if it is not filled."""
     problem = program.problem
@@ -285,6 +287,7 @@ def _between(
             further,
             told and len(valued) == 1 and not before.carried and not after.carried,
             within and len(valued) == 1 and not before.carried and not after.carried,
+            finely,
             program.beneath,
             program.groups,
             program.unshared,
