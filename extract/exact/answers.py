@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ..choice import Key
+from ..problem import Problem
 from .canonical import canonical
+from .endings import Ending, ending
 from .hosts import Hosts
 from .lanes import begun, in_lanes
 from .meter import Meter
@@ -25,11 +27,12 @@ MANY = 8
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of a part. ``keys``, ``buffers``: those that the numbers of its solution stand for."""
+    """What is known of a part. ``keys``, ``buffers``: those that the numbers of its solution stand for; of the solution of a part of which
+    it is the ending, some stand for nothing."""
 
     part: Part
-    keys: tuple[Key, ...]
-    buffers: tuple[str, ...]
+    keys: Mapping[int, Key]
+    buffers: Mapping[int, str]
     solved: Solved | None
 
 
@@ -64,9 +67,13 @@ def answered(
     further: bool = False,
     merges: bool = False,
 ) -> list[Answer]:
-    """The solutions of parts; of those that are equal, one is solved. Those that are most of the program come first: where the
-    effort does not reach for all, it does for these."""
+    """The solutions of parts; of those that are equal, one is solved, and of one at the end of the program, that of one before that comes
+    often, if it is like that but for what comes after it. Those that are most of the program come first: where the effort does not
+    reach for all, it does for these."""
     forms = [canonical(hosts.problem, part) for part in division]
+    ends = _endings(hosts.problem, division, [form for form, _, _ in forms])
+    for number, end in ends.items():
+        forms[number] = forms[end.like]
     dearest: dict[object, tuple[float, ...]] = {}
     for part, (form, _, _) in zip(division, forms, strict=True):
         dearest[form] = tuple(map(max, part.prices, dearest.get(form, part.prices)))
@@ -91,9 +98,24 @@ def answered(
     found = _solutions(hosts, [asked[name] for name in order], meter, loosely, merges)
     known.update(zip(order, found, strict=False))
     return [
-        Answer(part, keys, buffers, known.get(name))
-        for part, (_, keys, buffers), name in zip(division, forms, names, strict=True)
+        Answer(part, ends[number].keys, ends[number].buffers, known.get(name))
+        if number in ends
+        else Answer(part, dict(enumerate(keys)), dict(enumerate(buffers)), known.get(name))
+        for number, (part, (_, keys, buffers), name) in enumerate(zip(division, forms, names, strict=True))
     ]
+
+
+def _endings(problem: Problem, division: Sequence[Part], forms: Sequence[object]) -> dict[int, Ending]:
+    """The parts that are like no other but for what comes after them (``endings.py``), by their places."""
+    count = Counter(forms)
+    often = {form: (number, division[number]) for number, form in enumerate(forms) if count[form] > 1}
+    first = min((number for number, _ in often.values()), default=len(forms))
+    found = {
+        number: ending(problem, part, often.values())
+        for number, (part, form) in enumerate(zip(division, forms, strict=True))
+        if number > first and count[form] == 1
+    }
+    return {number: end for number, end in found.items() if end is not None}
 
 
 def _solutions(

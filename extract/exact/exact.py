@@ -235,7 +235,7 @@ def _unused(
     count = Counter(id(each.solved) for each in answers)
     for each in answers:
         if each.solved is not None:
-            kept.update(each.buffers[number] for number in each.solved.chosen)
+            kept.update(each.buffers[number] for number in each.solved.chosen if number in each.buffers)
         if each.solved is None or count[id(each.solved)] == 1:
             kept |= filled.intersection(each.part.buffers)
         if each.solved is not None and count[id(each.solved)] == 1:

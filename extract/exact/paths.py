@@ -73,7 +73,7 @@ def _cheapest(
             bounds = each.solved.bounds
             if id(bounds) not in tables:
                 tables[id(bounds)] = bounds.table(dearer.get(id(each.solved)))
-            costs = tables[id(bounds)]
+            costs = tables[id(bounds)][:, : len(made)]  # of an ending, all is filled, which comes first
             if each.part.levels != levels[-1]:
                 number = {at: place for place, at in enumerate(each.part.levels)}
                 none = np.full((1, len(made)), np.inf)

@@ -78,37 +78,37 @@ class Solved:
         return sum(map(len, self.columns.values()))
 
     def kernels(
-        self, problem: Problem, keys: Sequence[Key], buffers: Sequence[str]
+        self, problem: Problem, keys: Mapping[int, Key], buffers: Mapping[int, str]
     ) -> dict[str, Kernel] | None:
         """The kernels in a part of these keys and buffers where all is filled."""
         found: dict[str, Kernel] = {}
         for each in self.chosen.values():
             picked = _picked(problem, keys, buffers, each)
-            kernel = priced(problem, problem.view.buffers[picked.name], picked.way, picked.items)
-            if kernel is None:
+            kernel = picked and priced(problem, problem.view.buffers[picked.name], picked.way, picked.items)
+            if picked is None or kernel is None:
                 return None
             found[picked.name] = kernel
         return found
 
     def filled(
-        self, buffers: Sequence[str], ends: Ends, most: float, known: Collection[str]
+        self, buffers: Mapping[int, str], ends: Ends, most: float, known: Collection[str]
     ) -> Iterator[str]:
         """The buffers that are filled in the solution of a bound, or one that costs no more than ``most`` seconds beside it. Of those
         that are taken as one, the first few and the last, and what is ``known`` to do: all of them are more than a search looks at."""
         for name in self.bounds.near(ends, most):
-            alike = [buffers[number] for number in self.alike[self.number[name]]]
-            yield from (*alike[:FEW], alike[-1], *(each for each in alike if each in known))
+            alike = [buffers[number] for number in self.alike[self.number[name]] if number in buffers]
+            yield from (*alike[:FEW], *alike[-1:], *(each for each in alike if each in known))
 
     def picked(
         self,
         problem: Problem,
-        keys: Sequence[Key],
-        buffers: Sequence[str],
+        keys: Mapping[int, Key],
+        buffers: Mapping[int, str],
         ends: Ends,
         taken: Taken | None = None,
     ) -> list[Picked] | None:
         """The kernels of a bound in a part of these keys and buffers, or those that are ``taken``; None where one of them was not looked
-        for."""
+        for, or is of a buffer that the part has not."""
         if taken is None:
             taken = self.bounds.taken(ends)
         if taken is None:
@@ -116,13 +116,20 @@ class Solved:
         found: list[Picked] = []
         for name, column in taken:
             number = self.number[name]
-            alike = tuple([buffers[each] for each in self.alike[number]])
+            alike = tuple([buffers[each] for each in self.alike[number] if each in buffers])
             picked = _picked(problem, keys, buffers, self.columns[number][column])
+            if picked is None:
+                return None
             found.append(picked._replace(alike=alike, seconds=self.bounds.cost(ends, name, column)))
         return found
 
 
-def _picked(problem: Problem, keys: Sequence[Key], buffers: Sequence[str], numbers: Numbered) -> Picked:
+def _picked(
+    problem: Problem, keys: Mapping[int, Key], buffers: Mapping[int, str], numbers: Numbered
+) -> Picked | None:
+    """A kernel of a part of these keys and buffers; None where that has not all of them."""
+    if numbers.buffer not in buffers or any(place not in keys for place, _ in numbers.items):
+        return None
     name = buffers[numbers.buffer]
     items = {
         keys[place]: INSIDE if option == WITHIN else problem.options[keys[place]][option].item
