@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from ..choice import Key
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..choice import How, Key
+from ..cost.schedule import Schedule
 from ..problem import Problem
-from .inside import INSIDE
+from .inside import INSIDE, Kind
+from .once import Once
 from .part import Part
+from .sources import Source
+
+
+class GivenRow(NamedTuple):
+    """What of :class:`~tinyc.extract.exact.inside.Beneath` a part asks of what it is given."""
+
+    buffer: int
+    sources: tuple[Source, ...]
+    kinds: tuple[Kind, ...]
+    once: tuple[tuple[tuple[int, int, How, bool], Sequence[Once]], ...]
+    able: frozenset[tuple[int, frozenset[int]]]
+    walks: frozenset[Schedule]
+    chained: bool
 
 
 def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[Key, ...], tuple[str, ...]]:
@@ -48,7 +66,7 @@ def canonical(problem: Problem, part: Part) -> tuple[tuple[object, ...], tuple[K
     for name, each in part.known.items():
         places = frozenset((keys[key], each.levels_of(key)) for key in each.able if key in keys)
         done = tuple(each.once.items())
-        rows.append((buffers[name], each.sources, each.kinds, done, places, each.walks, each.chained))
+        rows.append(GivenRow(buffers[name], each.sources, each.kinds, done, places, each.walks, each.chained))
     for each in part.groups.values():
         row = [
             buffers.setdefault(each.name, len(buffers)),

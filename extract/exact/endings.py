@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from ..choice import Key
 from ..problem import Option, Problem
-from .canonical import canonical
+from .canonical import GivenRow, canonical
 from .inside import INSIDE
+from .once import fewest
 from .part import Part
 
 
@@ -57,8 +58,27 @@ def ended(problem: Problem, part: Part, targets: Mapping[str, tuple[Key, ...]]) 
     )
 
 
+def _no_more(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Whether the first form is the other, or no more is known of what kernels do at least for what the part is given."""
+    return len(one) == len(other) and all(
+        row == more or (isinstance(row, GivenRow) and isinstance(more, GivenRow) and _as_much(row, more))
+        for row, more in zip(one, other, strict=True)
+    )
+
+
+def _as_much(one: GivenRow, other: GivenRow) -> bool:
+    """The same of one buffer: each way of the other does no less than one here."""
+    ways, others = dict(one.once), dict(other.once)
+    return (
+        one._replace(once=()) == other._replace(once=())
+        and ways.keys() == others.keys()
+        and all(set(fewest([*ways[what], *others[what]])) == set(ways[what]) for what in ways)
+    )
+
+
 def ending(problem: Problem, last: Part, others: Iterable[tuple[int, Part]]) -> Ending | None:
-    """``last`` as one of the ``others``, each with its place; None where it is like none of them."""
+    """``last`` as one of the ``others``, each with its place; None where it is like none of them. Of what it is given, less may be known
+    there: what is found then is a bound for it too."""
     free = problem.view.free
     form, keys, buffers = canonical(problem, last)
     for place, part in others:
@@ -72,7 +92,7 @@ def ending(problem: Problem, last: Part, others: Iterable[tuple[int, Part]]) -> 
             if each
         }
         as_last, own_keys, own_buffers = canonical(problem, ended(problem, part, targets))
-        if as_last == form:
+        if _no_more(as_last, form):
             _, every_key, every_buffer = canonical(problem, part)
             number = {key: each for each, key in enumerate(every_key)}
             which = {name: each for each, name in enumerate(every_buffer)}
