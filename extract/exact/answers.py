@@ -25,6 +25,11 @@ MANY = 8
 """Parts of a program of which one like no other matters little: if its first search fails, the one that is sure to end is next."""
 
 
+KINDS, BUFFERS = 6, 24
+"""Different parts of a program at most, and buffers of the largest from which on some are taken as one at once: where each layer is one part,
+with all that it may fill, to look at them apart rarely ends, or takes as long."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What is known of a part. ``keys``, ``buffers``: those that the numbers of its solution stand for; of the solution of a part of which
@@ -152,7 +157,10 @@ def _solutions(
         return {number: partial(apart, asked[number], meter.copy()) for number in order}
 
     first, start, done = asked[0], None, dict[int, _Done]()
-    for attempt in attempts_of(first, meter) if merges else ():
+    attempts = attempts_of(first, meter) if merges else []
+    if len(asked) <= KINDS and len(first.part.buffers) > BUFFERS:
+        attempts = [each for each in attempts if each.way]
+    for attempt in attempts:
         hoped = meter.copy()
         hoped.merging[len(first.part.buffers)] = attempt.way
         jobs = others(hoped)

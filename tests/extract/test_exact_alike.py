@@ -11,8 +11,8 @@ from kernel_examples import chosen_from
 
 import tinyc
 from tinyc.bench.programs import transformer
+from tinyc.extract.exact import answers, solved
 from tinyc.extract.exact import exact as search
-from tinyc.extract.exact import solved
 from tinyc.extract.exact.answers import answered
 from tinyc.extract.exact.canonical import canonical
 from tinyc.extract.exact.cuts import cuts
@@ -85,13 +85,13 @@ def test_what_is_read_at_least_for_a_value_counts_where_no_more_is_known(
 def test_of_buffers_that_are_as_good_some_are_looked_at() -> None:
     """All of them were, up to four, and rotary layers of 32 tokens took more steps than there were; then the first and the last, and norms
     last of 32 tokens were a tenth dearer."""
-    buffers = [f"b{number}" for number in range(7)]
+    buffers = {number: f"b{number}" for number in range(7)}
 
     class Bounds:
         def near(self, ends: Any, most: float) -> list[str]:
             return ["b0", "b5"]
 
-    numbers = {name: number for number, name in enumerate(buffers)}
+    numbers = {name: number for number, name in buffers.items()}
     each = Solved(Bounds(), numbers, {}, 0.0, {}, False, {0: [0, 1, 2, 3, 4], 5: [5, 6]}, True)  # type: ignore[arg-type]
     ends = ((), ())
     assert set(each.filled(buffers, ends, 0.0, ())) == {"b0", "b1", "b4", "b5", "b6"}
@@ -212,3 +212,24 @@ def test_a_search_that_is_left_takes_hardly_more_steps_than_it_may(
             assert 100_000 - meter.steps <= 1.5 * whole
             left += known is None
     assert left >= 8
+
+
+@pytest.mark.parametrize("most", [0, 100])
+def test_of_few_large_parts_some_buffers_are_taken_as_one_at_once(
+    most: int, monkeypatch: pytest.MonkeyPatch, division: tuple[Problem, list[Part]]
+) -> None:
+    """To look at them apart took up to four seconds of parallel blocks, and did not end in half of them."""
+    problem, found = division
+    tried: list[int] = []
+    searched = answers.searched
+
+    def noted(hosts: Any, part: Any, meter: Any, loosely: bool, attempts: Any) -> Any:
+        tried.extend(each.way for each in attempts)
+        return searched(hosts, part, meter, loosely, attempts)
+
+    monkeypatch.setattr(answers, "searched", noted)
+    monkeypatch.setattr(answers, "BUFFERS", most)
+    monkeypatch.setattr(answers, "KINDS", len(found))
+    every = answered(Hosts(problem), found, {}, Meter(Effort(600.0, 250_000)), True, True, True)
+    assert (min(tried) > 0) == (most == 0)
+    assert all(each.solved is not None for each in every)
