@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from typing import Any
 
 import pytest
 from kernel_examples import chosen_from
 
 from tinyc.bench.transformers import beside, norm_first, stack
+from tinyc.extract.choice import Choice
 from tinyc.extract.cost.model import Work
-from tinyc.extract.exact import distance
-from tinyc.extract.exact.cuts import cuts
+from tinyc.extract.exact import distance, inside
+from tinyc.extract.exact import exact as search
+from tinyc.extract.exact.cuts import Cut, cuts
 from tinyc.extract.exact.inside import Beneath
 from tinyc.extract.exact.once import HOWS, Once, fewest
 from tinyc.extract.exact.part import Part
 from tinyc.extract.exact.parts import parts
+from tinyc.extract.exact.proof import Effort
 from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.rows import Barred, Rows
 from tinyc.extract.exact.scope import Scope
@@ -100,6 +104,55 @@ def test_after_some_equal_layers_no_more_is_done(monkeypatch: pytest.MonkeyPatch
             for what, ways in two.further.items():
                 grown[deep] += set(fewest([*one.further[what], *ways])) != set(ways)
     assert grown[1] == 0 < grown[100]
+
+
+@pytest.fixture(scope="module")
+def narrow() -> tuple[Problem, Choice, list[Cut]]:
+    problem, start = chosen_from(stack(beside, 4, 2, 128, 128, 4, "bf16"), "sm90")
+    return problem, start, cuts(problem, regular(problem, start))
+
+
+def test_where_there_are_many_levels_what_makes_much_of_a_difference_is_told(
+    narrow: tuple[Problem, Choice, list[Cut]],
+) -> None:
+    """With 97 of them for 41, parallel blocks of 128 were searched for two thirds longer."""
+    problem, _, at = narrow
+    coarse, fine = (
+        [each for part in parts(problem, at, True, True, finely=finely)[0] for each in part.groups.values()]
+        for finely in (False, True)
+    )
+    assert not any(each.coarse for each in fine)
+    assert any(each.coarse for each in coarse)
+    for one, other in zip(coarse, fine, strict=True):
+        assert not one.coarse or len(one.kinds) < len(other.kinds)
+        # the classes that are told apart, and no others; what is near always is
+        assert one.sources == other.sources and set(one.kinds) <= set(other.kinds)
+        assert {kind.source for kind in one.kinds} == {
+            kind.source for kind in one.kinds if kind.lacking == NEAR
+        }
+        for what, ways in one.once.items():
+            assert other.once[what] == ways
+
+
+def test_more_levels_are_looked_at_where_what_is_found_is_not_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, start = chosen_from(stack(norm_first, 3, 1, 64, 32, 2), "sm80")
+    monkeypatch.setattr(inside, "LEVELS", 2)  # as if these were many
+    looked, bounds = list[bool](), dict[float, float]()
+    divide = search.parts
+
+    def noted(*given: Any) -> Any:
+        looked.append(given[-1])
+        return divide(*given)
+
+    monkeypatch.setattr(search, "parts", noted)
+    for close in (0.5, 1e-9):
+        looked.clear()
+        monkeypatch.setattr(search, "CLOSE", close)
+        choice, proof = search.exact(problem, start, Effort(600.0, 250_000))
+        bounds[close] = proof.bound
+        assert proof.optimal or any(looked) == (close < 0.5)
+        assert proof.bound <= choice.seconds * (1 + 1e-9)
+    assert bounds[1e-9] >= bounds[0.5]
 
 
 def test_levels_say_how_far_what_they_are_had_from_is(chain: tuple[Problem, list[Part]]) -> None:
