@@ -24,7 +24,6 @@ EARLY = 2
 MANY = 8
 """Parts of a program of which one like no other matters little: if its first search fails, the one that is sure to end is next."""
 
-
 KINDS, BUFFERS = 6, 24
 """Different parts of a program at most, and buffers of the largest from which on some are taken as one at once: where each layer is one part,
 with all that it may fill, to look at them apart rarely ends, or takes as long."""
