@@ -193,7 +193,7 @@ def beneath(
     be filled in the same part, which is given ``given``. ``same``: see :func:`holding_the_same`. ``further``: down to what the
     sums beneath are computed from. ``told``: with levels of their own for kernels that compute the values at their output axes alone,
     where what they read may not be enough for others. ``within``: some kernel does within reductions, whatever the program
-    does. ``known``: what was found of equal layers.
+    does. ``finely``: with all classes told apart, however many levels that makes. ``known``: what was found of equal layers.
     ``groups``: the same of what earlier parts make. ``unshared``: whether no later part reads an input: a kernel of one
     may read it anyway. ``layers``: see :func:`~tinyc.extract.exact.distance.further_of`. ``twice``: what an earlier part may compute as well, by what it is."""
     view = problem.view
@@ -244,13 +244,15 @@ def beneath(
         (lacking, tiled): done_in(before[lacking], tiled) for lacking in differ for tiled in (False, True)
     }
     less = {lacking for lacking in differ if alike(done[lacking, False])}
+    finest = 0
     for more in TOLD:
         once, able_at, apart_ = _at_classes(problem, known, table, keys, sources, differ, more)
         able = frozenset[Key]().union(*(able_at[source, NEAR] for source in range(len(sources))))
         outer = {outside(view.free[key[0]]) for key in able} or {True}
         uses = [list(_uses(outer, told and not source.light, within)) for source in sources]
         kinds = tuple(_kinds(sources, uses, apart_, less))
-        if finely or len(kinds) < LEVELS:
+        finest = max(finest, len(kinds))
+        if finely or finest < LEVELS:
             break
     walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
@@ -273,7 +275,7 @@ def beneath(
         lacked,
         chained,
         both,
-        more > TOLD[0],
+        len(kinds) < finest,
     )
 
 

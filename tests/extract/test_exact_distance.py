@@ -135,7 +135,7 @@ def test_where_there_are_many_levels_what_makes_much_of_a_difference_is_told(
 
 
 def test_more_levels_are_looked_at_where_what_is_found_is_not_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem, start = chosen_from(stack(norm_first, 3, 1, 64, 32, 2), "sm80")
+    problem, start = chosen_from(stack(norm_first, 4, 4, 1024, 32, 2), "sm90")
     monkeypatch.setattr(inside, "LEVELS", 2)  # as if these were many
     looked, bounds = list[bool](), dict[float, float]()
     divide = search.parts
