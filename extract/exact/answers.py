@@ -89,7 +89,7 @@ def answered(
     count = Counter(names)
     shares = [count[name] * len(part.options) for name, part in zip(names, division, strict=True)]
     asked: dict[tuple[object, ...], _Asked] = {}
-    for number in sorted(range(len(forms)), key=lambda number: -shares[number]):
+    for number in sorted(set(range(len(forms))) - ends.keys(), key=lambda number: (-shares[number], number)):
         name, (_, keys, buffers) = names[number], forms[number]
         if known.get(name) is None and name not in asked:
             lone = count[name] == 1 and len(division) >= MANY

@@ -76,12 +76,12 @@ class _Form:
 
 class Bounds:
     """What a part costs at least, in seconds; infinite where its ends cannot be so. Until :meth:`solve` is asked, :meth:`least`
-    counts only what has to come one after the other."""
+    counts only what has to come one after the other. ``made``: the levels of what is made, in the order of :meth:`table`."""
 
     def __init__(self, dag: PartDag, given: Sequence[Levels], made: Sequence[Levels], until: float) -> None:
         """``given``, ``made``: levels. ``until``: when it has to be done, on the clock of ``time.perf_counter``."""
         self._costs, self._until = dag.costs, until
-        self._shape = len(given), len(made)
+        self._shape, self.made = (len(given), len(made)), tuple(made)
         self._form: dict[Ends, _Form] = {}
         known: dict[Hashable, _Form] = {}
         had: dict[Hashable, tuple[_Shared, Mapping[str, float]]] = {}

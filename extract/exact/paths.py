@@ -73,7 +73,10 @@ def _cheapest(
             bounds = each.solved.bounds
             if id(bounds) not in tables:
                 tables[id(bounds)] = bounds.table(dearer.get(id(each.solved)))
-            costs = tables[id(bounds)][:, : len(made)]  # of an ending, all is filled, which comes first
+            costs = tables[id(bounds)]
+            if tuple(made) != bounds.made:  # of an ending, some of these
+                column = {at: place for place, at in enumerate(bounds.made)}
+                costs = costs[:, [column[at] for at in made]]
             if each.part.levels != levels[-1]:
                 number = {at: place for place, at in enumerate(each.part.levels)}
                 none = np.full((1, len(made)), np.inf)

@@ -86,7 +86,7 @@ def chained(seed: int) -> list[Answer]:
         if what not in shared or draw.random() < 0.5:
             shared[what] = SimpleNamespace(bounds=Costing(part.levels, made_levels(part), draw))
         unknown = number == 1 and draw.random() < 0.3
-        answers.append(Answer(part, (), (), None if unknown else shared[what]))
+        answers.append(Answer(part, {}, {}, None if unknown else shared[what]))
     return answers
 
 
@@ -120,6 +120,27 @@ def test_paths_are_the_cheapest(most: float) -> None:
         asked += sum(len(each.asked) for each in costings)
         every += sum(len(each.costs) for each in costings)
     assert possible > 150 and asked < every / 2
+
+
+@pytest.mark.parametrize("filled", ["b1", "b2"])
+def test_of_an_ending_that_makes_two_some_levels_are_those_of_the_other(filled: str) -> None:
+    """They are not the first of them: those of the second buffer come one after the other."""
+    group = {name: Beneath(name, kinds=KINDS) for name in ("b1", "b2")}
+
+    def part(without: str) -> Part:
+        groups = {name: each for name, each in group.items() if name != without}
+        targets: dict[str, Any] = dict.fromkeys(groups, ())
+        return Part((), ("b1", "b2"), {}, targets, (), {}, groups=groups)
+
+    every, some = made_levels(part("")), made_levels(part(filled))
+    assert 1 < len(some) < len(every) and set(some) <= set(every)
+    for seed in range(20):
+        costing = Costing([()], every, random.Random(seed))
+        solved: Any = SimpleNamespace(bounds=costing)
+        total, states = path([Answer(part(filled), {}, {}, solved)], float("inf"))
+        best = min(costing.costs[(), at] for at in some)
+        assert total == (pytest.approx(best) if best < float("inf") else 0.0)
+        assert best == float("inf") or costing.costs[(), states[0]] == best
 
 
 def test_what_is_known_to_cost_more_counts() -> None:
