@@ -36,6 +36,10 @@ DEEP = 3
 """So many layers that are made of the same do what they do for what is farther; those that follow, no more than the one before."""
 
 
+LITTLE = 0.01
+"""What a layer adds for what is farther at most, in launches, so that those that follow do no more than it."""
+
+
 Layers = dict[object, list[Further]]
 """What :func:`further_of` found for the parts of a program so far, first things first, by what they are made of."""
 
@@ -132,11 +136,21 @@ def further_of(
     for place in PLACES:
         found[*place, FARTHER] = fewest(_all(more, range(len(heavy)), place))
     like = layers.setdefault((bare, tuple(barred)), [])
-    if len(like) >= DEEP:
+    if like and (len(like) >= DEEP or _hardly_more(problem, like[-1], found)):
         # what is added for each layer would make all of them different
         found = {what: fewest([*like[-1][what], *ways]) for what, ways in found.items()}
     like.append(found)
     return found, counts
+
+
+def _hardly_more(problem: Problem, one: Further, two: Further) -> bool:
+    """Whether what takes least of ``two`` takes hardly longer than what does of ``one``, at each place, as if the machine were full."""
+
+    def least(ways: Sequence[Once]) -> float:
+        return min((problem.model.seconds(way.work) for way in ways), default=float("inf"))
+
+    more = LITTLE * problem.model.hardware.launch
+    return all(least(two[what]) <= least(ways) + more for what, ways in one.items())
 
 
 def _all(

@@ -141,7 +141,7 @@ def _searched(
         best = _best(problem, answers, best, more | own, loosely, runs, bound / (1 - enough))
         if meter.limit or bound >= best.seconds * (1 - enough) or plain is not None:
             break
-        if any(each.coarse for part in division for each in part.groups.values()):
+        if not finely and _coarse(answers, states):
             finely = True
             continue
         kept = _kept(at, answers, _lost(answers, states), best.seconds - bound, CLOSE * best.seconds)
@@ -259,6 +259,16 @@ def _unused(
 def without(problem: Problem, names: frozenset[str]) -> Problem:
     """The same with these buffers never read."""
     return problem.leaving_out(lambda key, item: item.head == "Read" and item.payload[0] in names)
+
+
+def _coarse(answers: Sequence[Answer], states: Sequence[Levels]) -> bool:
+    """Whether something is not filled along a path of which not all classes are told apart: if all such is, the path costs as much
+    where they are."""
+    return any(
+        level and name in each.part.groups and each.part.groups[name].coarse
+        for each, levels in zip(answers, states, strict=True)
+        for name, level in zip(each.part.made, levels, strict=True)
+    )
 
 
 def _lost(answers: Sequence[Answer], states: Sequence[Levels]) -> list[float]:

@@ -50,9 +50,9 @@ from .tables import Known, Table, known_ways, table_of
 INSIDE = Item("Read", "inside", ("inside", ()), ())
 """Stands for whatever computes a value of what is given within a kernel, instead of reading it."""
 
-LEVELS = 48
-"""Levels of a buffer from which on classes of what the part is given are told apart only where that makes much of a difference, as long as what
-is found is close."""
+PAIRS = 18_000
+"""Levels of a buffer times options of the larger part beside it from which on classes of what the part before is given are told apart only
+where that makes much of a difference, as long as what is found is close: the search for what is done at each of them takes the longer."""
 
 Levels = tuple[int, ...]
 """Of the buffers of a cut: 0 where one is filled, or what is as good as it; else which of :attr:`Beneath.kinds`, from 1."""
@@ -182,7 +182,7 @@ def beneath(
     further: bool,
     told: bool,
     within: bool,
-    finely: bool,
+    options: int,
     known: Known,
     groups: Mapping[str, Beneath],
     unshared: Callable[[str], bool],
@@ -193,7 +193,8 @@ def beneath(
     be filled in the same part, which is given ``given``. ``same``: see :func:`holding_the_same`. ``further``: down to what the
     sums beneath are computed from. ``told``: with levels of their own for kernels that compute the values at their output axes alone,
     where what they read may not be enough for others. ``within``: some kernel does within reductions, whatever the program
-    does. ``finely``: with all classes told apart, however many levels that makes. ``known``: what was found of equal layers.
+    does. ``options``: of the larger of the parts that make it and are given it, none where all classes are told apart,
+    however many levels that makes. ``known``: what was found of equal layers.
     ``groups``: the same of what earlier parts make. ``unshared``: whether no later part reads an input: a kernel of one
     may read it anyway. ``layers``: see :func:`~tinyc.extract.exact.distance.further_of`. ``twice``: what an earlier part may compute as well, by what it is."""
     view = problem.view
@@ -252,7 +253,7 @@ def beneath(
         uses = [list(_uses(outer, told and not source.light, within)) for source in sources]
         kinds = tuple(_kinds(sources, uses, apart_, less))
         finest = max(finest, len(kinds))
-        if finely or finest < LEVELS:
+        if finest * options < PAIRS:
             break
     walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)

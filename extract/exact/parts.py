@@ -219,9 +219,13 @@ def parts(
                 at, most = carried, float("inf") if large else most
                 continue
             within = [*(_within_reductions(program, part) for part in walked[1:]), False]
+            counts = [0 if finely else len(part.options) for part in walked]
+            beside = [*map(max, itertools.pairwise(counts)), 0]
             found = [
-                _between(program, before, after, outputs, mate, further, told, each, finely)
-                for (before, after), each in zip(itertools.pairwise(ends), within, strict=True)
+                _between(program, before, after, outputs, mate, further, told, inner, options)
+                for (before, after), inner, options in zip(
+                    itertools.pairwise(ends), within, beside, strict=True
+                )
             ]
             bad = _bad(program, found)
             if not bad:
@@ -263,9 +267,10 @@ def _between(
     further: bool,
     told: bool,
     within: bool,
-    finely: bool,
+    options: int,
 ) -> Part:
-    """``within``: whether what is made is needed within reductions, if it is not filled."""
+    """``within``: whether what is made is needed within reductions, if it is not filled. ``options``: see
+    :func:`~tinyc.extract.exact.inside.beneath`."""
     problem = program.problem
     valued = () if after.names == outputs else after.names
     part = _walk(program, before, after.names, valued)
@@ -287,7 +292,7 @@ def _between(
             further,
             told and len(valued) == 1 and not before.carried and not after.carried,
             within and len(valued) == 1 and not before.carried and not after.carried,
-            finely,
+            options,
             program.beneath,
             program.groups,
             program.unshared,

@@ -14,6 +14,7 @@ from tinyc.extract.choice import Choice
 from tinyc.extract.cost.model import Work
 from tinyc.extract.exact import distance, inside
 from tinyc.extract.exact import exact as search
+from tinyc.extract.exact.answers import Answer
 from tinyc.extract.exact.cuts import Cut, cuts
 from tinyc.extract.exact.inside import Beneath
 from tinyc.extract.exact.once import HOWS, Once, fewest
@@ -93,17 +94,23 @@ def test_farther_is_one_sum_more(chain: tuple[Problem, list[Part]]) -> None:
     assert groups[-1].kinds == groups[-3].kinds  # it is no use to look farther: layers are equal
 
 
-def test_after_some_equal_layers_no_more_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "deep, little, grows",
+    [(1, float("-inf"), False), (100, distance.LITTLE, False), (100, float("-inf"), True)],
+)
+def test_after_some_equal_layers_or_where_it_is_little_no_more_is_done(
+    deep: int, little: float, grows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was added in each layer made all of them different; what one before does is never too much."""
     problem, start = chosen_from(stack(beside, 5, 2, 32, 64, 2), "sm80")
-    at, grown = cuts(problem, regular(problem, start)), {1: 0, 100: 0}
-    for deep in grown:
-        monkeypatch.setattr(distance, "DEEP", deep)
-        groups = [each for part in parts(problem, at, True, True, True)[0] for each in part.groups.values()]
-        for one, two in itertools.pairwise(groups[1:]):
-            for what, ways in two.further.items():
-                grown[deep] += set(fewest([*one.further[what], *ways])) != set(ways)
-    assert grown[1] == 0 < grown[100]
+    at, grown = cuts(problem, regular(problem, start)), 0
+    monkeypatch.setattr(distance, "DEEP", deep)
+    monkeypatch.setattr(distance, "LITTLE", little)
+    groups = [each for part in parts(problem, at, True, True, True)[0] for each in part.groups.values()]
+    for one, two in itertools.pairwise(groups[1:]):
+        for what, ways in two.further.items():
+            grown += set(fewest([*one.further[what], *ways])) != set(ways)
+    assert bool(grown) == grows
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +141,40 @@ def test_where_there_are_many_levels_what_makes_much_of_a_difference_is_told(
             assert other.once[what] == ways
 
 
+def test_of_small_parts_all_levels_are_told(narrow: tuple[Problem, Choice, list[Cut]]) -> None:
+    """How long the search takes is a matter of levels and of options."""
+    problem, _, at = narrow
+    division, _ = parts(problem, at, True, True)
+    options = max(len(part.options) for part in division)
+    with pytest.MonkeyPatch.context() as patch:
+        finest = max(
+            each.levels
+            for part in parts(problem, at, True, True, finely=True)[0]
+            for each in part.known.values()
+        )
+        for pairs, coarse in ((options * finest + 1, False), (options * finest // 2, True)):
+            patch.setattr(inside, "PAIRS", pairs)
+            division, _ = parts(problem, at, True, True)
+            assert any(each.coarse for part in division for each in part.groups.values()) == coarse
+
+
+def test_more_levels_are_of_use_where_a_path_is_not_filled_there(
+    narrow: tuple[Problem, Choice, list[Cut]],
+) -> None:
+    problem, _, at = narrow
+    division, _ = parts(problem, at, True, True)
+    answers = [Answer(part, {}, {}, None) for part in division]
+    filled = [(0,) * len(part.made) for part in division]
+    assert not search._coarse(answers, filled)
+    for number, part in enumerate(division[:-1]):
+        states = [*filled[:number], (1,) * len(part.made), *filled[number + 1 :]]
+        assert search._coarse(answers, states) == any(each.coarse for each in part.groups.values())
+    assert any(each.coarse for part in division for each in part.groups.values())
+
+
 def test_more_levels_are_looked_at_where_what_is_found_is_not_close(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, start = chosen_from(stack(norm_first, 4, 4, 1024, 32, 2), "sm90")
-    monkeypatch.setattr(inside, "LEVELS", 2)  # as if these were many
+    monkeypatch.setattr(inside, "PAIRS", 2)  # as if these were many
     looked, bounds = list[bool](), dict[float, float]()
     divide = search.parts
 
