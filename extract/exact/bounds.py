@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .dag import Dag, Node, cost_of, floor_of, floors
+from .dominance import dearer_costs, dearer_nodes
 from .frontier import Frontier
 from .ilp import Exact, Limits, solve
 from .inside import Levels
@@ -19,6 +20,8 @@ from .reduce import possible
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from .dominance import Dearer
 
     Costs = NDArray[np.float64]
     """Seconds, by the levels of what a part is given (rows), and of what it makes (columns)."""
@@ -48,11 +51,12 @@ class _Shared:
 @dataclass(slots=True)
 class _Form:
     """A DAG extraction that is the same at many ends. ``own``: the classes of it that are not ``beneath``, each after those that it
-    needs. ``least``: what its solutions cost at least, as far as it is known."""
+    needs. ``place``: the numbers of what is beneath and of its roots. ``least``: what its solutions cost at least, as far as it is known."""
 
     own: Mapping[str, Sequence[Node]]
     roots: tuple[str, ...]
     beneath: _Shared
+    place: tuple[int, int]
     least: float
     solved: bool = False
     answer: Exact | None = None
@@ -83,24 +87,27 @@ class Bounds:
         self._costs, self._until = dag.costs, until
         self._shape, self.made = (len(given), len(made)), tuple(made)
         self._form: dict[Ends, _Form] = {}
-        known: dict[Hashable, _Form] = {}
-        had: dict[Hashable, tuple[_Shared, Mapping[str, float]]] = {}
+        known: dict[tuple[int, int], _Form] = {}
+        had: dict[tuple[float, ...], tuple[int, _Shared, Mapping[str, float]]] = {}
+        made_of: dict[Hashable, tuple[int, Mapping[str, Sequence[Node]]]] = {}
         for before in given:
             filled = dag.given(before)
-            if filled.what not in had:
+            if filled.costs not in had:
                 classes = {**filled.ends, **filled.nodes}
-                had[filled.what] = _Shared(classes), floors(classes)
-            beneath, below = had[filled.what]
+                had[filled.costs] = len(had), _Shared(classes), floors(classes)
+            row, beneath, below = had[filled.costs]
             for after in made:
-                number, roots = dag.made(after, before)
-                what = filled.what, number
+                name, roots = dag.made(after, before)
+                column, _ = made_of.setdefault(name, (len(made_of), roots))
+                what = row, column
                 if what not in known:
                     beside = _beside(dag, roots)
                     floor = {name: floor_of(nodes, below) for name, nodes in beside.items()} | dict(below)
                     least = max((floor_of(nodes, floor) for nodes in roots.values()), default=0.0)
-                    known[what] = _Form({**beside, **roots}, tuple(roots), beneath, least)
+                    known[what] = _Form({**beside, **roots}, tuple(roots), beneath, what, least)
                 self._form[before, after] = known[what]
-        self._forms = list(known.values())
+        self._forms, self._at = list(known.values()), known
+        self._costs_beneath, self._roots = tuple(had), tuple([roots for _, roots in made_of.values()])
 
     def items(self) -> list[tuple[Ends, float]]:
         """The ends that there may be, with what is known of each so far."""
@@ -139,11 +146,31 @@ class Bounds:
         return form is None or form.solved
 
     def solve(self, ends: Ends) -> float:
-        """The cost of a solution that is the cheapest, or the bound that was found in time."""
+        """The cost of a solution that is the cheapest, or the bound that was found in time. At ends where all is as dear, it costs no
+        less."""
         form = self._form.get(ends)
         if form is not None and not form.solved:
             form.solve(self._limits())
+            for other in self._dearer(form):
+                other.least = max(other.least, form.least)
         return self.least(ends)
+
+    def _dearer(self, form: _Form) -> Iterator[_Form]:
+        """Those that are not solved and cost no less."""
+        (beneath, roots), (row, column) = self._order, form.place
+        columns = roots[:, column].nonzero()[0].tolist()
+        for place in itertools.product(beneath[:, row].nonzero()[0].tolist(), columns):
+            other = self._at.get(place)
+            if other is not None and not other.solved:
+                yield other
+
+    @cached_property
+    def _order(self) -> tuple[Dearer, Dearer]:
+        """Of what is beneath, and of the roots, which are dearer than others."""
+        import numpy as np
+
+        roots = [dearer_nodes([each[name] for each in self._roots]) for name in self._roots[0]]
+        return dearer_costs(self._costs_beneath), np.logical_and.reduce(roots)
 
     def taken(self, ends: Ends) -> Taken | None:
         """The buffers that are filled in that solution, each with the number of its column; None where one has a kernel that was

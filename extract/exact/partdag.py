@@ -40,10 +40,10 @@ class Costs:
 
 
 class Filled(NamedTuple):
-    """Classes of a part, without what it makes. ``what``: the same where all of them are. ``ends``: of what it is given. ``nodes``: the
-    kernels of each buffer."""
+    """Classes of a part, without what it makes. ``costs``: the same where all of them are, of what it is given, and of all columns.
+    ``ends``: of what it is given. ``nodes``: the kernels of each buffer."""
 
-    what: Hashable
+    costs: tuple[float, ...]
     ends: Mapping[str, Sequence[Node]]
     nodes: Mapping[str, Sequence[Node]]
 
@@ -73,7 +73,7 @@ class PartDag:
                 roots = [(way.root, False) for _, way in scope.ways(name)]
                 self.rest[name] = Node(each.rest, (), self.names(scope.must(roots) & ~scope.bits[name]))
         self.ends = {name: Node(0.0, (), (scope.same.get(name, name),)) for name in self.part.made}
-        self._nodes: dict[tuple[float, ...], tuple[int, Mapping[str, Sequence[Node]]]] = {}
+        self._nodes: dict[tuple[float, ...], Mapping[str, Sequence[Node]]] = {}
         self._made_at: dict[Hashable, tuple[int, Sequence[Node]]] = {}
         self._number: dict[tuple[Node, ...], int] = {}
         self._beside: dict[tuple[int, ...], str] = {}
@@ -97,8 +97,8 @@ class PartDag:
         ends: dict[str, Sequence[Node]] = {
             name: (Node(cost),) for name, cost in zip(self.part.given, costs, strict=True)
         }
-        number, nodes = self._filled(levels)
-        return Filled((number, *costs), ends | dict.fromkeys(self.part.common, (Node(0.0),)), nodes)
+        columns, nodes = self._filled(levels)
+        return Filled((*costs, *columns), ends | dict.fromkeys(self.part.common, (Node(0.0),)), nodes)
 
     def made(self, levels: Levels, given: Levels) -> tuple[Hashable, Mapping[str, Sequence[Node]]]:
         """How what is made is had at these levels, if what is given is at those. The first is the same for those that are. Of what these
@@ -107,8 +107,9 @@ class PartDag:
         nodes = {f"made {name}": each for name, (_, each) in zip(self.part.made, found, strict=True)}
         return tuple([number for number, _ in found]), nodes
 
-    def _filled(self, given: Levels) -> tuple[int, Mapping[str, Sequence[Node]]]:
-        """The kernels that fill each buffer at these levels of what is given, numbered: those at other levels are the same often."""
+    def _filled(self, given: Levels) -> tuple[tuple[float, ...], Mapping[str, Sequence[Node]]]:
+        """The kernels that fill each buffer at these levels of what is given, and what all of them cost: at other levels, that is the same
+        often."""
         level = self.scope.levels.index(given)
         costs = tuple([column.costs[level] for each in self.found.values() for column in each.found])
         if costs not in self._nodes:
@@ -121,8 +122,8 @@ class PartDag:
                     ),
                     *([self.rest[name]] if each.rest is not None else ()),
                 ]
-            self._nodes[costs] = len(self._nodes), nodes
-        return self._nodes[costs]
+            self._nodes[costs] = nodes
+        return costs, self._nodes[costs]
 
     def _made(self, name: str, level: int, given: Levels) -> tuple[int, Sequence[Node]]:
         what = name, self.unfilled[name].like(level, given) if level else 0
