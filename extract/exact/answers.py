@@ -18,8 +18,8 @@ from .part import Part
 from .solved import Searched, Solved, Try, searched, solved, tries
 from .within import LABELS
 
-EARLY = 2
-"""Parts that are the first of a program."""
+OTHER = 20
+"""A search of a part takes as long beside what it does at each of the levels of what it is given as it does at so many of them."""
 
 MANY = 8
 """Parts of a program of which one like no other matters little: if its first search fails, the one that is sure to end is next."""
@@ -42,13 +42,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A part to be solved. ``lone``: of many parts, none is like it. ``early``: it is among the first of the program."""
+    """A part to be solved. ``lone``: of many parts, none is like it."""
 
     part: Part
     keys: tuple[Key, ...]
     buffers: tuple[str, ...]
     lone: bool
-    early: bool
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def answered(
         name, (_, keys, buffers) = names[number], forms[number]
         if known.get(name) is None and name not in asked:
             lone = count[name] == 1 and len(division) >= MANY
-            asked[name] = _Asked(division[number], keys, buffers, lone, number < EARLY)
+            asked[name] = _Asked(division[number], keys, buffers, lone)
     # the largest that is not alone shows what the others need
     first = max(
         (name for name in asked if not asked[name].lone), key=lambda name: _size(asked[name]), default=None
@@ -202,8 +201,8 @@ def _size(asked: _Asked) -> int:
 
 
 def _length(asked: _Asked) -> int:
-    """About how long it takes beside others: what the first parts make may be computed from inputs alone, in many ways."""
-    return _size(asked) * (2 if asked.early else 1)
+    """About how long it takes beside others."""
+    return _size(asked) * (OTHER + len(asked.part.levels))
 
 
 def _plenty(meter: Meter) -> bool:
