@@ -55,7 +55,7 @@ LARGE = 1_000
 TOGETHER = 300
 """Options of a part that is put together of others, at most."""
 
-WIDER = 600
+WIDER = 450
 """The same where so much is lost at the cuts between them that what is found may not be close."""
 
 NEAR = 0.5
@@ -301,15 +301,17 @@ def _kept(
     lost: dict[tuple[float, ...], float] = {}
     for number, (cut, loss) in enumerate(zip(at, losses, strict=True)):
         if loss > 0:
-            kinds.setdefault(cut.prices, []).append(number)
-            lost[cut.prices] = loss + lost.get(cut.prices, 0.0)
+            # cuts of one layer may be priced alike
+            kind = (*cut.prices, *sizes[number : number + 2])
+            kinds.setdefault(kind, []).append(number)
+            lost[kind] = loss + lost.get(kind, 0.0)
     won = 0.0
-    for prices in sorted(kinds, key=lambda prices: (-lost[prices], prices)):
-        fewer = kept - set(kinds[prices])
+    for kind in sorted(kinds, key=lambda kind: (-lost[kind], kind)):
+        fewer = kept - set(kinds[kind])
         ends = [-1, *sorted(fewer), len(at)]
         small = all(sum(sizes[a + 1 : b + 1]) <= WIDER for a, b in itertools.pairwise(ends) if b - a > 1)
-        if small and lost[prices] >= gap / 10:
-            kept, won = fewer, won + lost[prices]
+        if small and lost[kind] >= gap / 10:
+            kept, won = fewer, won + lost[kind]
     return [at[number] for number in sorted(kept)] if gap - won <= enough else list(at)
 
 
