@@ -13,8 +13,8 @@ from test_exact_loosely import chained, residual, stack, traced
 import tinyc
 from tinyc import functions
 from tinyc.bench.programs import transformer
+from tinyc.extract.exact import answers, solved
 from tinyc.extract.exact import exact as search
-from tinyc.extract.exact import solved
 from tinyc.extract.exact.answers import answered
 from tinyc.extract.exact.cuts import cuts
 from tinyc.extract.exact.exact import exact
@@ -201,9 +201,10 @@ def bounds(problem: Problem, start: Any) -> list[float]:
         meter.merging.update({len(part.buffers): number for part in division})
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(solved, "WHOLE", float("inf"))  # no part goes on to the next way
-            answers = answered(Hosts(problem), division, {}, meter, True, True, True)
-        assert all(each.solved and each.solved.merged == (number > 0) for each in answers)
-        found.append(search.path(answers)[0])
+            patch.setattr(answers, "KINDS", 0)  # nor begins with it
+            known = answered(Hosts(problem), division, {}, meter, True, True, True)
+        assert all(each.solved and each.solved.merged == (number > 0) for each in known)
+        found.append(search.path(known)[0])
     return found
 
 
