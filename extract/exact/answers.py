@@ -22,11 +22,12 @@ OTHER = 20
 """A search of a part takes as long beside what it does at each of the levels of what it is given as it does at so many of them."""
 
 MANY = 8
-"""Parts of a program of which one like no other matters little: if its first search fails, the one that is sure to end is next."""
+"""Parts of a program of which one like no other matters little: if its first search fails, the one that is sure to end is next; and
+of which some buffers may be taken as one at once."""
 
 KINDS, BUFFERS = 6, 24
-"""Different parts of a program at most, and buffers of the largest from which on some are taken as one at once: where each layer is one part,
-with all that it may fill, to look at them apart rarely ends, or takes as long."""
+"""Different parts of a program of many at most, and buffers of the largest from which on some are taken as one at once: where each layer is one
+part, with all that it may fill, to look at them apart rarely ends, or takes as long."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def answered(
         (name for name in asked if not asked[name].lone), key=lambda name: _size(asked[name]), default=None
     )
     order = sorted(asked, key=lambda name: name is not first)
-    found = _solutions(hosts, [asked[name] for name in order], meter, loosely, merges)
+    found = _solutions(hosts, [asked[name] for name in order], meter, loosely, merges, len(division) >= MANY)
     known.update(zip(order, found, strict=False))
     return [
         Answer(part, ends[number].keys, ends[number].buffers, known.get(name))
@@ -122,12 +123,12 @@ def _endings(problem: Problem, division: Sequence[Part], forms: Sequence[object]
 
 
 def _solutions(
-    hosts: Hosts, asked: Sequence[_Asked], meter: Meter, loosely: bool, merges: bool
+    hosts: Hosts, asked: Sequence[_Asked], meter: Meter, loosely: bool, merges: bool, many: bool
 ) -> list[Solved | None]:
     """Of each part in turn, as long as there is effort. The first shows how many buffers have to be taken as one, if any may be. Each of
     the others is as if it were the next, but that it has only the steps that those before it left: as long as these are plenty, it does
     not matter how many they are, and each is solved by itself. While an attempt at the first part is made, other processes look at the
-    other parts as if it finds all, as most first ones do."""
+    other parts as if it finds all, as most first ones do. ``many``: whether the program has :data:`MANY` parts."""
     if not asked or meter.limit:
         return []
 
@@ -156,7 +157,7 @@ def _solutions(
 
     first, start, done = asked[0], None, dict[int, _Done]()
     attempts = attempts_of(first, meter) if merges else []
-    if len(asked) <= KINDS and len(first.part.buffers) > BUFFERS:
+    if many and len(asked) <= KINDS and len(first.part.buffers) > BUFFERS:
         attempts = [each for each in attempts if each.way]
     for attempt in attempts:
         hoped = meter.copy()

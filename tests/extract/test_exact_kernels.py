@@ -189,8 +189,7 @@ def test_a_search_without_time_says_so() -> None:
     assert choice is start and not proof.optimal and proof.limit == "seconds" and 0 < proof.gap < 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("blocks", [2, 16])
+@pytest.mark.parametrize("blocks", [2, pytest.param(16, marks=pytest.mark.slow)])
 def test_a_transformer_is_proved_part_by_part(blocks: int) -> None:
     """Blocks that are equal are solved once: 16 of them take little more than 2. What is gated on are the gap and counts,
     the wall time is in docs/benchmarks.md."""
