@@ -11,6 +11,7 @@ from kernel_examples import chosen_from
 
 import tinyc
 from tinyc.bench.programs import transformer
+from tinyc.bench.transformers import norm_first, stack
 from tinyc.extract.exact import answers, solved
 from tinyc.extract.exact import exact as search
 from tinyc.extract.exact.answers import answered
@@ -20,7 +21,7 @@ from tinyc.extract.exact.hosts import Hosts
 from tinyc.extract.exact.merged import MERGINGS
 from tinyc.extract.exact.meter import Meter
 from tinyc.extract.exact.part import Part
-from tinyc.extract.exact.parts import parts
+from tinyc.extract.exact.parts import parts, sizes
 from tinyc.extract.exact.proof import Effort
 from tinyc.extract.exact.regular import regular
 from tinyc.extract.exact.scope import Scope
@@ -39,6 +40,15 @@ def division() -> tuple[Problem, list[Part]]:
     assert start is not None
     found, _ = parts(problem, cuts(problem, regular(problem, start)), True, True)
     return problem, found
+
+
+def test_deep_layers_are_like_those_before_them() -> None:
+    """The ninth had fewer options: at an index that is no plain one, more than 32 elements are read from a buffer, and to those of the
+    stream each layer adds two sums (``rules/bounds.egg``)."""
+    problem, start = chosen_from(stack(norm_first, 9, 1, 1, 64, 2), "sm90")
+    counts = sizes(problem, cuts(problem, regular(problem, start)))
+    assert len(counts) == 19
+    assert len(set(counts[6:-1:2])) == len(set(counts[7:-1:2])) == 1
 
 
 def test_sets_of_buffers_have_no_order(division: tuple[Problem, list[Part]]) -> None:

@@ -258,12 +258,12 @@ class Facts:
                 return False
 
     def taps(self, tensor: Term) -> int:
-        """Elements that one element is computed from, counted up to 33."""
+        """Elements that one element is computed from, counted up to 33; one of a reduction as 4."""
         if tensor in self.context.leaves:
             return 1 if tensor.head == "Input" else self.context.leaves[tensor].taps
         match tensor.head, tensor.args:
             case "TReduce", _:
-                return 1
+                return 4
             case (("Imm" | "Valid"), _):
                 return 0
             case (("TUnary" | "TBinary" | "TWhere" | "TCast"), args):
