@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -13,9 +13,10 @@ from test_stream import arrays, attention
 
 from tinyc.codegen.cuda import generate
 from tinyc.extract.cost.traffic import traffic as estimated
+from tinyc.ir import rows
 from tinyc.ir.dtypes import DType
 from tinyc.ir.plan import Plan
-from tinyc.ir.region import Region
+from tinyc.ir.region import Let, Region
 from tinyc.ir.rows import kept_reads
 
 LOG2E = 1.4426950408889634
@@ -124,6 +125,30 @@ def test_only_what_lies_along_the_same_row_is_kept() -> None:
     row, column = b.reduce("MAX", b.read("X", "i", "r"), r=16), b.reduce("MAX", b.read("X", "s", "i"), s=16)
     region = b.done(b.binary("ADD", b.binary("ADD", b.read("X", "i", "j"), row), column))
     assert len(kept_reads(region)) == 1
+
+
+def test_each_read_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel of one token that computes all layers again reads hundreds of buffers, and is asked for each of its Plans: to compare all
+    reads of 90 kernels took minutes."""
+    inputs, looked = 40, list[str]()
+    b = Build(i=16, j=64)
+    total = ""
+    for number in range(inputs):
+        b.input(f"X{number}", F32, 16, 64)
+        part = b.binary(
+            "SUB", b.read(f"X{number}", "i", "j"), b.reduce("MAX", b.read(f"X{number}", "i", "r"), r=64)
+        )
+        total = b.binary("ADD", total, part) if total else part
+    region = b.done(total)
+    form = rows._form
+
+    def noted(lets: Mapping[str, Let], root: str) -> tuple[tuple[object, ...], tuple[str, ...]]:
+        looked.append(root)
+        return form(lets, root)
+
+    monkeypatch.setattr(rows, "_form", noted)
+    assert len(kept_reads(region)) == inputs
+    assert len(looked) == len(set(looked)) == 2 * inputs
 
 
 def test_exponentials_are_computed_once() -> None:

@@ -7,8 +7,9 @@ the result. A GPU computes such a row once, tiled, and keeps it on chip; ``tinyc
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .dtypes import DType
@@ -49,14 +50,18 @@ class KeptValue:
 def one_row(region: Region, names: Iterable[str]) -> bool:
     """Whether the lets ``names`` are one function along one row: equal but for the names of their axes, where at most one
     of the names that an axis goes by is an iter. (S[i0, r1] is of the row of S[i0, i1]; S[i1, i0] is another's.)"""
-    lets, sizes = {let.name: let for let in region.lets}, axis_sizes(region)
+    lets = {let.name: let for let in region.lets}
     forms = [_form(lets, name) for name in names]
-    if len({form for form, _ in forms}) > 1:
-        return False
+    same = len({form for form, _ in forms}) <= 1
+    return same and _along_one(region, axis_sizes(region), [axes for _, axes in forms])
+
+
+def _along_one(region: Region, sizes: Mapping[str, int], forms: Iterable[Sequence[str]]) -> bool:
+    """Whether lets that are the same but for their axes, in the order of each, are along one row. ``sizes``: of the axes."""
     iters = {item.name for item in region.iters}
     return all(
         len({sizes[name] for name in named}) == 1 and len(iters & set(named)) <= 1
-        for named in zip(*(axes for _, axes in forms), strict=True)
+        for named in zip(*forms, strict=True)
     )
 
 
@@ -107,18 +112,23 @@ def kept_reads(region: Region) -> frozenset[str]:
     softmax reads a row once, although its largest value, its sum and its result are all made of it."""
     if not common_sums(region):
         return frozenset()
-    groups: list[list[str]] = []
+    groups: dict[object, list[dict[str, Sequence[str]]]] = {}  # of each form, rows: the axes of each Read
     lets, sizes = {let.name: let for let in region.lets}, axis_sizes(region)
     for let in region.lets:
         if isinstance(let.value, Read):
-            group = next((each for each in groups if one_row(region, (*each, let.name))), None)
-            groups = groups if group else [*groups, []]
-            (group or groups[-1]).append(let.name)
+            form, axes = _form(lets, let.name)
+            alike = groups.setdefault(form, [])
+            row = next((each for each in alike if _along_one(region, sizes, (*each.values(), axes))), None)
+            if row is None:
+                alike.append(row := {})
+            row[let.name] = axes
     again, taken = set[str](), 0
-    for first, *others in groups:
-        axes = zip(*(_form(lets, name)[1] for name in (first, *others)), strict=True)
-        row = math.prod(sizes[names[0]] for names in axes if len(set(names)) > 1)
-        taken += row * lets[first].dtype.itemsize if others else 0
+    for row in itertools.chain.from_iterable(groups.values()):
+        first, *others = row
+        points = math.prod(
+            sizes[names[0]] for names in zip(*row.values(), strict=True) if len(set(names)) > 1
+        )
+        taken += points * lets[first].dtype.itemsize if others else 0
         again.update(others)
     return frozenset(again) if taken <= KEPT else frozenset()
 
