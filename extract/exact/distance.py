@@ -19,9 +19,9 @@ from .tables import Before, Known, known_ways, table_of
 if TYPE_CHECKING:
     from .inside import Beneath
 
-TOLD, NO_MORE = (0.1, 1.0), 3.0
+TOLD, NO_MORE = (0.1, 1.0, 4.0), 3.0
 """What the next class makes a kernel take longer at least, in launches, so that it is told apart; and what a kernel takes at most before.
-The second, where there are many levels."""
+The second and third, where there are many levels."""
 
 ALIKE = 2.0
 """The ratio at most of what loops do for what a part is given, where that is looked at."""

@@ -262,10 +262,10 @@ def without(problem: Problem, names: frozenset[str]) -> Problem:
 
 
 def _coarse(answers: Sequence[Answer], states: Sequence[Levels]) -> bool:
-    """Whether something is not filled along a path of which not all classes are told apart: if all such is, the path costs as much
-    where they are."""
+    """Whether something is not filled along a path, and had from what not all classes are told apart of: if none is, the path costs as
+    much where they are."""
     return any(
-        level and name in each.part.groups and each.part.groups[name].coarse
+        name in each.part.groups and each.part.groups[name].coarsely(level)
         for each, levels in zip(answers, states, strict=True)
         for name, level in zip(each.part.made, levels, strict=True)
     )

@@ -102,7 +102,7 @@ class Beneath:
         chained: whether ``further`` knows of sums that are added to what is far.
         both: the sources of which some kernel computes the values at its output axes, and some does within reductions, where kinds say so
             of each; of others, some kernel does at one of them.
-        coarse: whether classes are told apart only where that makes much of a difference, since there would be many kinds.
+        coarse: the sources of which classes are told apart only where that makes much of a difference, since there would be many kinds.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Beneath:
     lacked: Mapping[tuple[int, bool], Work] = field(default_factory=dict)
     chained: bool = False
     both: frozenset[int] = frozenset()
-    coarse: bool = False
+    coarse: frozenset[int] = frozenset()
 
     @property
     def levels(self) -> int:
@@ -135,6 +135,10 @@ class Beneath:
         if source.distance == FAR:
             return FARTHER if kind.lacking >= FAR else FAR
         return FAR if self.chained and kind.lacking >= FAR else source.distance
+
+    def coarsely(self, level: int) -> bool:
+        """Whether kinds of the same source are missing, and may be dearer."""
+        return level > 0 and self.kinds[level - 1].source in self.coarse
 
     def told(self, kind: Kind) -> list[int]:
         """The classes of what the part is given that kinds like this one tell apart."""
@@ -245,15 +249,15 @@ def beneath(
         (lacking, tiled): done_in(before[lacking], tiled) for lacking in differ for tiled in (False, True)
     }
     less = {lacking for lacking in differ if alike(done[lacking, False])}
-    finest = 0
-    for more in TOLD:
+    finest: tuple[Kind, ...] = ()
+    for times, more in enumerate(TOLD, 1):  # the fewer are told apart, the more there may be
         once, able_at, apart_ = _at_classes(problem, known, table, keys, sources, differ, more)
         able = frozenset[Key]().union(*(able_at[source, NEAR] for source in range(len(sources))))
         outer = {outside(view.free[key[0]]) for key in able} or {True}
         uses = [list(_uses(outer, told and not source.light, within)) for source in sources]
         kinds = tuple(_kinds(sources, uses, apart_, less))
-        finest = max(finest, len(kinds))
-        if finest * options < PAIRS:
+        finest = finest or kinds
+        if len(kinds) * options < times * PAIRS:
             break
     walks = frozenset(walk for walk, above in problem.walked.items() if not above.isdisjoint(able))
     counted = frozenset(view.origin(key[0]) for key in keys)
@@ -276,7 +280,7 @@ def beneath(
         lacked,
         chained,
         both,
-        len(kinds) < finest,
+        frozenset(kind.source for kind in finest if kind not in kinds),
     )
 
 

@@ -131,7 +131,11 @@ def test_where_there_are_many_levels_what_makes_much_of_a_difference_is_told(
     assert not any(each.coarse for each in fine)
     assert any(each.coarse for each in coarse)
     for one, other in zip(coarse, fine, strict=True):
-        assert not one.coarse or len(one.kinds) < len(other.kinds)
+        missing = set(other.kinds).difference(one.kinds)
+        assert one.coarse == {kind.source for kind in missing}
+        for level, kind in enumerate(one.kinds, 1):
+            assert one.coarsely(level) == (kind.source in one.coarse)
+        assert not one.coarsely(0)
         # the classes that are told apart, and no others; what is near always is
         assert one.sources == other.sources and set(one.kinds) <= set(other.kinds)
         assert {kind.source for kind in one.kinds} == {
@@ -166,10 +170,29 @@ def test_more_levels_are_of_use_where_a_path_is_not_filled_there(
     answers = [Answer(part, {}, {}, None) for part in division]
     filled = [(0,) * len(part.made) for part in division]
     assert not search._coarse(answers, filled)
+    looked: set[bool] = set()
     for number, part in enumerate(division[:-1]):
-        states = [*filled[:number], (1,) * len(part.made), *filled[number + 1 :]]
-        assert search._coarse(answers, states) == any(each.coarse for each in part.groups.values())
-    assert any(each.coarse for part in division for each in part.groups.values())
+        (group,) = part.groups.values()
+        for level in range(1, group.levels):
+            states = [*filled[:number], (level,), *filled[number + 1 :]]
+            assert search._coarse(answers, states) == group.coarsely(level)
+            looked.add(group.coarsely(level))
+    assert looked == {False, True}
+
+
+def test_the_more_levels_there_are_the_fewer_classes_are_told(
+    narrow: tuple[Problem, Choice, list[Cut]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem, _, at = narrow
+    monkeypatch.setattr(inside, "TOLD", (0.1, 0.3, 0.5))
+
+    def levels(pairs: float) -> list[int]:
+        monkeypatch.setattr(inside, "PAIRS", pairs)
+        return [each.levels for part in parts(problem, at, True, True)[0] for each in part.groups.values()]
+
+    fine, coarse, coarsest = levels(float("inf")), levels(30_000), levels(18_000)
+    assert all(a >= b >= c for a, b, c in zip(fine, coarse, coarsest, strict=True))
+    assert sum(fine) > sum(coarse) > sum(coarsest)
 
 
 def test_more_levels_are_looked_at_where_what_is_found_is_not_close(monkeypatch: pytest.MonkeyPatch) -> None:
