@@ -14,9 +14,6 @@ from tinyc.ir.tiny import MOVEMENT, Program
 MAX_TAPS = 32
 """An element that more elements go into is read from a buffer where its index is not a plain one."""
 
-REDUCED = 4
-"""So many elements does one of a reduction count as: it is summed again, or has a buffer of its own already."""
-
 MAX_OPERATIONS = 32
 """A reshaped value whose index has more operations is read from a buffer."""
 
@@ -24,7 +21,7 @@ MAX_OPERATIONS = 32
 @dataclass(frozen=True)
 class Limits:
     """``taps``: elements of inputs and reductions that go into one element of a node, counted up to a little above the
-    limit; of a reduction, each as :data:`REDUCED`. ``solid``: nodes that are no mere broadcast; only they may be buffers."""
+    limit. ``solid``: nodes that are no mere broadcast; only they may be buffers."""
 
     taps: dict[str, int]
     solid: frozenset[str]
@@ -43,7 +40,7 @@ def limits(program: Program) -> Limits:
     for node in program.nodes:
         operands = node.operands()
         if node.uop in ("INPUT", "REDUCE"):
-            taps[node.id] = REDUCED if node.uop == "REDUCE" else 1
+            taps[node.id] = 1
         else:
             taps[node.id] = min(MAX_TAPS + 1, sum(taps[operand] for operand in operands))
         if node.uop in ("INPUT", "REDUCE") or (

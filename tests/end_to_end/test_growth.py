@@ -61,7 +61,26 @@ def folds(steps: int) -> Program:
     return tinyc.trace(run, tinyc.spec("fp32", (9, 5)))
 
 
-PROGRAMS = {"stencil": stencil, "reshapes": reshapes, "pure_movement": pure_movement, "folds": folds}
+def splits(steps: int) -> Program:
+    """A stream that is read at rows of several lengths: what is added to it soon is more than is pushed to other indices, and it is
+    pushed to axes that are joined to one however much that is."""
+
+    def run(x: Tensor) -> Tensor:
+        for step in range(steps):
+            rows = x.reshape(*((12, 20), (15, 16), (10, 24))[step % 3])
+            x = x + (rows - rows.max(axis=1, keepdims=True)).reshape(240)
+        return x
+
+    return tinyc.trace(run, tinyc.spec("fp32", (240,)))
+
+
+PROGRAMS = {
+    "stencil": stencil,
+    "reshapes": reshapes,
+    "pure_movement": pure_movement,
+    "folds": folds,
+    "splits": splits,
+}
 
 
 def lets(extracted: Extracted) -> int:

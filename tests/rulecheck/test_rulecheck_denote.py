@@ -18,7 +18,7 @@ from tinyc.ir.numeric import Rounding, function
 from tinyc.ir.tiny import BINARY, UNARY, Program
 from tinyc.rulecheck import bits, reals
 from tinyc.rulecheck.bits import Bits
-from tinyc.rulecheck.context import Context, IllFormed, Leaf, Reject
+from tinyc.rulecheck.context import MANY, Context, IllFormed, Leaf, Reject
 from tinyc.rulecheck.denote import Evaluator, axes_in
 from tinyc.rulecheck.domains import Tokens
 from tinyc.rulecheck.facts import Facts
@@ -176,6 +176,32 @@ def test_bounds_and_prints_of_indices() -> None:
     assert facts.ops_of(half) == 1 + facts.ops_of(index)
     assert facts.axes_upto(16, (2, 1, 3), 3) == ((plain(axis(16, 2)), lit(0), plain(axis(17, 3))), 18)
     assert math.prod(facts.values(half).shape) == 12
+
+
+def test_axes_that_are_joined_to_one_are_no_operations() -> None:
+    facts = Facts(Context())
+    i, j, long = axis(0, 4), axis(1, 3), axis(2, 1 << 40)
+
+    def index(*terms: tuple[int, Term], constant: int = 0) -> Term:
+        found = lit(constant)
+        for coef, atom in reversed(terms):
+            found = Term("Plus", (coef, atom, found))
+        return found
+
+    for joined in (lit(0), plain(i), index((3, i), (1, j)), index((1, i), (4, j))):
+        assert facts.ops_upto((joined,)) == 0
+        assert facts.ix_points(joined) == facts.values(joined).size
+    for other in (
+        lit(2),
+        index((2, i), (1, j)),  # some values twice
+        index((6, i), (1, j)),  # some not at all
+        index((3, i), (1, j), constant=1),
+        index((-1, i), constant=3),
+        index((1, Term("FloorDiv", (plain(i), 2)))),
+        index((3, i)),
+    ):
+        assert facts.ops_upto((plain(j), other)) == facts.ops_of(other) > 0
+    assert facts.ix_points(index((1, long))) == facts.ix_points(index((1 << 40, i), (1, long))) == MANY
 
 
 def test_what_is_too_large_to_evaluate_is_rejected() -> None:

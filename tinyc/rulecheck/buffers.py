@@ -76,7 +76,7 @@ def _turned(world: World, t: Term) -> bool:
         if each.head != "At" or each.args[0] != t:
             continue
         index = each.args[1]
-        if t.head in ("Reshape", "View") and sum(map(facts.ops_of, index)) > LONG:
+        if t.head in ("Reshape", "View") and facts.ops_upto(index) > LONG:
             return True
         if t.head != "Permute" or len(index) < 2:
             continue

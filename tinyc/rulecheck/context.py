@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from .term import Term, Value
 
 PRIME = 2147483647
+MANY = 2147483647
+"""Points of an index are counted up to here."""
 DTYPES = ("fp32", "fp16", "bf16", "i32", "bool")
 BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "i32": 32, "bool": 1}
 """Of a constant of each dtype."""

@@ -7,14 +7,14 @@ This is the checker's own statement of each fact, independent of the rules that 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tinyc.ir.tiny import COMPARE
 
-from .context import PRIME, TAPS, Context, IllFormed, Reject
+from .context import MANY, PRIME, TAPS, Context, IllFormed, Reject
 from .term import Term, Value, axis, lit, plain, show
 from .wellformed import WELL_FORMED
 
@@ -163,6 +163,18 @@ class Facts:
     def atom_ops(self, atom: Term) -> int:
         return 0 if atom.head == "Ax" else 1 + self.ops_of(atom.args[0])
 
+    def ix_points(self, index: Term) -> int:
+        """Points of its axes, :data:`MANY` at most and where it is not made of axes alone."""
+        points = 1
+        while index.head == "Plus" and index.args[1].head == "Ax":
+            points = min(MANY, min(MANY, index.args[1].args[1]) * points)
+            index = index.args[2]
+        return points if index == lit(0) else MANY
+
+    def ops_upto(self, indices: Sequence[Term]) -> int:
+        """Operations, but none of axes that are joined to one, which has as many values as they have points."""
+        return sum(self.ops_of(each) for each in indices if self.ix_points(each) != self.high(each) + 1)
+
     def axes_upto(self, base: int, shape: tuple[int, ...], count: int) -> tuple[tuple[Term, ...], int]:
         """The first ``count`` axes of a shape, and the number of the axis after them."""
         if not 0 <= count <= len(shape):
@@ -258,12 +270,12 @@ class Facts:
                 return False
 
     def taps(self, tensor: Term) -> int:
-        """Elements that one element is computed from, counted up to 33; one of a reduction as 4."""
+        """Elements that one element is computed from, counted up to 33."""
         if tensor in self.context.leaves:
             return 1 if tensor.head == "Input" else self.context.leaves[tensor].taps
         match tensor.head, tensor.args:
             case "TReduce", _:
-                return 4
+                return 1
             case (("Imm" | "Valid"), _):
                 return 0
             case (("TUnary" | "TBinary" | "TWhere" | "TCast"), args):

@@ -14,7 +14,7 @@ Arg = Var | Lit
 
 KNOWN = frozenset(
     ["atom-key", "print-of", "low", "high", "atom-low", "atom-high", "top-axis", "ix-axes", "top-axis-upto", "ixs-axes", "shape", "dtype",
-     "dtype-of", "free", "axes-upto", "axes-next", "ops-of", "atom-ops", "ops-upto", "taps-of", "buffer-taps", "fusible"]
+     "dtype-of", "free", "axes-upto", "axes-next", "ops-of", "ix-points", "atom-ops", "ops-upto", "taps-of", "buffer-taps", "fusible"]
 )  # fmt: skip
 """Functions that :mod:`tinyc.rulecheck.facts` knows."""
 

@@ -172,7 +172,7 @@ def known(facts: Facts, name: str, args: tuple[Value, ...]) -> Value:
             if name == "ixs-axes":
                 return facts.axes_of(first)
             if name == "ops-upto":
-                return sum(map(facts.ops_of, first))
+                return facts.ops_upto(first)
             return max(map(facts.top, first), default=-1)
         case "axes-upto", (base, shape, count):
             return facts.axes_upto(base, shape, count)[0]
@@ -180,6 +180,8 @@ def known(facts: Facts, name: str, args: tuple[Value, ...]) -> Value:
             return facts.axes_upto(base, shape, count)[1]
         case "ops-of", (index,):
             return facts.ops_of(index)
+        case "ix-points", (index,):
+            return facts.ix_points(index)
         case "atom-ops", (atom,):
             return facts.atom_ops(atom)
         case "taps-of", (t,):
