@@ -55,6 +55,13 @@ LONG = 3_000
 """Options from which on a search begins with what the first passes find, three blocks of a transformer: the others take as
 long as the search, which finds better."""
 
+BRIEF = 5_000
+"""Values in the kernels of a program that are given Plans while it is searched; of more, that takes about as long."""
+
+SURE = 0.5
+"""A program that costs less than this share of what the search says of the one that it began with, is cheaper with Plans too: what the
+search sees less of a kernel is little beside that."""
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -201,9 +208,10 @@ def _proved(
     if not effort:
         return start, extracted, problem, unproven(problem, start)
     stored, proof = problem, None
-    # of what a long search begins with, another process says so meanwhile
+    # of what a long search begins with, another process says so meanwhile, unless it takes about as long
     jobs = [lambda: finished(extracted)] if finished is not None else []
-    with begun(jobs, effort.lanes if ahead is not None else 1) as rest:
+    brief = sum(len(region.lets) for region in extracted.regions) <= BRIEF
+    with begun(jobs, effort.lanes if ahead is not None and brief else 1) as rest:
         for _ in range(MAX_STORING_ROUNDS):
             choice, found = exact(
                 stored, start, effort, ahead is not None, ahead if stored is problem else None
@@ -215,7 +223,8 @@ def _proved(
             # what is computed again for other axes is counted as often
             stricter = _stricter(stored, replace(built, repeated=frozenset()), wrong)
             if stricter is None:
-                if finished is not None and finished(built.extracted) > rest()[0]:
+                own = 0.0 if finished is None else finished(built.extracted)
+                if own > SURE * start.seconds and own > rest()[0]:
                     return start, extracted, problem, proof.of(start, "plans")
                 return choice, built.extracted, stored, proof.of(choice)
             stored = stricter

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from kernel_examples import chosen_from, saturated
 
@@ -10,10 +14,12 @@ from tinyc.bench.programs import transformer
 from tinyc.extract.cost.hardware import hardware
 from tinyc.extract.cost.model import Roofline
 from tinyc.extract.exact.exact import CLOSE, exact
-from tinyc.extract.exact.proof import Effort
+from tinyc.extract.exact.lanes import begun
+from tinyc.extract.exact.proof import Effort, unproven
 from tinyc.extract.greedy import rough
-from tinyc.extract.program import LONG, _begun, extract_program
+from tinyc.extract.program import LONG, SURE, _begun, _proved, extract_program
 from tinyc.extract.regions import build
+from tinyc.ir.plan import Extracted
 
 EFFORT = Effort(600.0, 100_000)
 
@@ -25,7 +31,7 @@ def blocks(number: int, tokens: int, width: int, dtype: str) -> tinyc.Program:
 
 @pytest.mark.parametrize(
     ("program", "target"),
-    [((6, 512, 512, "fp32"), "sm80"), ((6, 40, 72, "fp32"), "cpu")],
+    [((5, 512, 512, "fp32"), "sm80"), ((6, 40, 72, "fp32"), "cpu")],
 )
 def test_a_long_program_is_not_dearer_than_all_greedy_passes_find(
     program: tuple[int, int, int, str], target: str
@@ -90,3 +96,46 @@ def test_small_layers_cost_no_more_in_two_bytes_than_in_four(blocks: int) -> Non
         program = tinyc.trace(function, **{name: tinyc.spec(dtype, shape) for name, shape in shapes.items()})
         seconds[dtype] = chosen_from(program, "sm80")[1].seconds
     assert seconds["fp16"] < 1.5 * seconds["fp32"]
+
+
+@pytest.mark.parametrize(("share", "planned"), [(0.99 * SURE, 1), (1.01 * SURE, 2), (2.0, 2)])
+def test_a_start_that_is_much_dearer_is_given_no_plans(
+    share: float, planned: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernels compute whole layers again: of 16 layers of one token that took up to minutes, longer than the search."""
+    traced = blocks(1, 16, 32, "fp16")
+    problem, greedy = chosen_from(traced, "cpu")
+    first = _begun(traced, problem, lambda region: None)
+    assert first is not None
+    monkeypatch.setattr("tinyc.extract.program.exact", lambda *_: (greedy, unproven(problem, greedy)))
+    start, extracted, _ = first
+    assert greedy.seconds < start.seconds
+    seen: list[Extracted] = []
+
+    def finished(other: Extracted) -> float:
+        seen.append(other)
+        return start.seconds if other is extracted else share * start.seconds
+
+    choice, *_ = _proved(traced, problem.view, first, EFFORT, lambda region: None, finished)
+    assert len(seen) == planned and (seen[-1] is extracted) == (planned == 2)
+    assert (choice is start) == (share > 1)
+
+
+@pytest.mark.parametrize("brief", [0, 100_000])
+def test_a_large_start_is_given_no_plans_meanwhile(brief: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    traced = blocks(1, 16, 32, "fp16")
+    problem, greedy = chosen_from(traced, "cpu")
+    start = _begun(traced, problem, lambda region: None)
+    assert start is not None
+    lanes: list[int] = []
+
+    def noted(jobs: Sequence[Callable[[], float]], number: int) -> Any:
+        lanes.append(number)
+        return begun(jobs, 1)
+
+    monkeypatch.setattr("tinyc.extract.program.begun", noted)
+    monkeypatch.setattr("tinyc.extract.program.exact", lambda *_: (greedy, unproven(problem, greedy)))
+    monkeypatch.setattr("tinyc.extract.program.BRIEF", brief)
+    effort = replace(EFFORT, lanes=2)
+    _proved(traced, problem.view, start, effort, lambda region: None, lambda _: 0.0, lambda: None)
+    assert lanes == [2 if brief else 1]
