@@ -172,7 +172,7 @@ class Facts:
         return points if index == lit(0) else MANY
 
     def ops_upto(self, indices: Sequence[Term]) -> int:
-        """Operations, but none of axes that are joined to one, which has as many values as they have points."""
+        """Operations, but none of what ends where one axis of as many points would, as axes that are joined to one do."""
         return sum(self.ops_of(each) for each in indices if self.ix_points(each) != self.high(each) + 1)
 
     def axes_upto(self, base: int, shape: tuple[int, ...], count: int) -> tuple[tuple[Term, ...], int]:
